@@ -147,7 +147,8 @@ class Aligner:
         is_unlike = not self.options.find_misfits and fits_no_better(placed, posteriors, self.heard)
         notes = [f"{name}: {UNLIKE}"] if is_unlike else []
         if self.options.judge is not None:
-            scores = self.options.judge(placed, posteriors, aligned.segments, self.heard.classes)
+            judged = posteriors.judged or posteriors
+            scores = self.options.judge(placed, judged, aligned.segments, self.heard.classes)
             aligned = _judged(aligned, placed, scores)
             notes += _unheard(name, aligned.segments, placed, posteriors, self.inventory)
         segments, words, misfits = aligned

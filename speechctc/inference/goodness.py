@@ -8,7 +8,7 @@ learned without labels, by expectation maximisation over speech with its transcr
 The score of a phone compares its odds against the other phones with the odds of the same phone in right speech: 0.2
 says that 4 % of these are as low, 0.5 that 25 % are, 0.7 that half are (the square root of the share, which tells
 learners from natives a little better than the share itself). Sounds are heard less well the shorter they are, so half
-of what that does in right speech is taken back. Phones that are taken for others in most of right speech have no score.
+of what that does in right speech is taken back. Phones that are mostly taken for one other have no score.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHORT = 0.15  # seconds below which vowels lose in scores of format 1
 SHORTEST = 0.01  # seconds of a phone, at least
 TAKEN_BACK = 0.5  # share of what longer phones gain in right speech
 OWN = 20  # realisations of a phone that weigh as much as those of all phones, in what is usual for it
-LEAST = 5  # realisations from which is told that a phone is not judged
+LEAST, TAKEN = 5, 0.7  # realisations, and the share of them taken for one other phone, that make a phone not judged
 MIN_SHARE = 1e-4  # share that a file names
 # Exponent of the shares where they weigh the lattice's alternatives, and what is added to each before that.
 WEIGHT, FLOOR = 0.5, 1e-3
@@ -95,7 +95,7 @@ class Usual(NamedTuple):
     gains : ndarray, shape = (2,)
         Of consonants and of vowels: nats that a phone gains with each e-fold by which it is longer.
     unjudged : mapping of str to tuple of str
-        By language, ``""`` for all: the phones that most often are taken for others.
+        By language, ``""`` for all: the phones that are taken for one other in `TAKEN` of right speech.
     persons : (float, float)
         Between which means of scores 95 % of right speakers lie.
     """
@@ -180,22 +180,23 @@ class Goodness:
     def _with_groups(self, heard: Sequence[Spoken]) -> Goodness:
         """Return it with the phones that are not judged, and the range of the means of speakers."""
         assert self.usual is not None
-        low = defaultdict[tuple[str, str], list[float]](list)
+        taken = defaultdict[tuple[str, str], list[bool]](list)
         for each in heard:
-            for label, odds in zip(each.seen.labels.tolist(), against_others(each.seen).tolist(), strict=True):
+            is_other = _others(each.seen).max(axis=1, initial=-np.inf) > 0
+            for label, is_taken in zip(each.seen.labels.tolist(), is_other.tolist(), strict=True):
                 for language in {"", each.language}:
-                    low[language, self.phones[label - 1]].append(odds)
+                    taken[language, self.phones[label - 1]].append(is_taken)
         failed = defaultdict[str, list[str]](list)
-        for (language, phone), odds in sorted(low.items()):
-            if len(odds) >= LEAST and np.median(odds) < 0 and phone not in failed[""]:
+        for (language, phone), each in sorted(taken.items()):
+            if len(each) >= LEAST and np.mean(each) >= TAKEN and phone not in failed[""]:
                 failed[language].append(phone)
         unjudged = {language: tuple(each) for language, each in failed.items() if each}
         found = replace(self, usual=self.usual._replace(unjudged=unjudged))
         persons = defaultdict[str, list[float]](list)
-        for number, each in enumerate(heard):
-            one = replace(found, language=each.language)
-            kept = one.is_judged(each.seen.labels)
-            persons[each.speaker or str(number)] += one.score(each.seen)[kept].tolist()
+        for number, spoken in enumerate(heard):
+            one = replace(found, language=spoken.language)
+            kept = one.is_judged(spoken.seen.labels)
+            persons[spoken.speaker or str(number)] += one.score(spoken.seen)[kept].tolist()
         means = np.array([np.mean(each) for each in persons.values() if each])
         spread = 1.96 * float(means.std(ddof=1)) if len(means) > 1 else 1.0
         middle = float(means.mean()) if len(means) else 0.5
@@ -384,11 +385,15 @@ def _are_ranked(quantiles: Array) -> bool:
 
 def against_others(seen: Evidence) -> Array:
     """Return the log odds of phones against the other phones in their places, all alike; shape = (n,)."""
-    classes = seen.ratios.shape[1] // 3
-    others = seen.ratios[:, 1:classes].copy()
-    others[np.arange(len(others)), seen.labels - 1] = -np.inf
-    odds = -np.logaddexp.reduce(others, axis=1, initial=-MAX_LOG_ODDS)
+    odds = -np.logaddexp.reduce(_others(seen), axis=1, initial=-MAX_LOG_ODDS)
     return np.asarray(np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS))
+
+
+def _others(seen: Evidence) -> Array:
+    """Return the log ratios of the other phones in the place of each, shape = (n, classes - 1)."""
+    others = seen.ratios[:, 1 : seen.ratios.shape[1] // 3].copy()
+    others[np.arange(len(others)), seen.labels - 1] = -np.inf
+    return np.asarray(others)
 
 
 def _are_vowels(phones: Sequence[str]) -> NDArray[np.bool_]:

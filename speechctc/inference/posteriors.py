@@ -30,10 +30,13 @@ class Posteriors:
     ----------
     frames : int
         Frames so far.
+    judged : Posteriors or None
+        Those of the net that scores phones, where that is another; closed with these.
     """
 
     def __init__(self, classes: int) -> None:
         self.classes, self.frames = classes, 0
+        self.judged: Posteriors | None = None
         self._file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
         self._best: list[Rows] = []
         self._greedy: list[NDArray[np.int16]] = []
@@ -45,6 +48,8 @@ class Posteriors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Delete the temporary file."""
         self._file.close()
+        if self.judged is not None:
+            self.judged.__exit__(kind, error, at)
 
     def append(self, rows: Rows) -> None:
         """Append frames, shape (n, classes).
@@ -75,6 +80,7 @@ class Posteriors:
         part = Posteriors(self.classes)
         for at in range(start, min(stop, self.frames), BLOCK):
             part.append(self.read(at, min(at + BLOCK, stop, self.frames)))
+        part.judged = self.judged and self.judged.part(start, stop)
         return part
 
     def blocks(self) -> Iterator[Rows]:

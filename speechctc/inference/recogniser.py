@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -21,10 +22,11 @@ from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
 from speechctc.features.activity import ActivityGate
-from speechctc.inference.alignment import BEYOND, MIN_DURATION, Aligner, AlignOptions
+from speechctc.inference.alignment import BEYOND, MIN_DURATION, Aligner, AlignOptions, Heard
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.goodness import Goodness
+from speechctc.inference.judge import judge_of, load_judge
 from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Candidate, Recognition
@@ -71,6 +73,8 @@ class Recogniser:
         Refines the boundaries of alignments.
     goodness : Goodness, optional
         What is usual in speech that is right.
+    judge : Path, optional
+        File of the net that scores phones, in place of the model's own.
 
     Attributes
     ----------
@@ -96,7 +100,9 @@ class Recogniser:
         lstm: LanguageModel | None = None,
         boundaries: BoundaryModel | None = None,
         goodness: Goodness | None = None,
+        judge: Path | None = None,
     ) -> None:
+        self.judge = judge
         self.checkpoint, self.device, self.lstm, self.boundaries = checkpoint, device, lstm, boundaries
         self.goodness = goodness or Goodness.untaught(checkpoint.inventory.phones)
         self.calibration = calibration or Calibration()
@@ -151,7 +157,7 @@ class Recogniser:
         def read(place: Path) -> Recogniser:
             checkpoint, calibration = read_checkpoint(place), Calibration.load(place)
             goodness = Goodness.load(place, checkpoint.inventory.phones)
-            return cls(checkpoint, chosen, calibration, None, BoundaryModel.load(place), goodness)
+            return cls(checkpoint, chosen, calibration, None, BoundaryModel.load(place), goodness, judge_of(place))
 
         recogniser = files.read_folder(folder, read)
         if recogniser.config.features.kind == "encoder":
@@ -169,7 +175,7 @@ class Recogniser:
 
     def replaced(self, **parts: Any) -> Recogniser:
         """Return a recogniser with other parts, by the names that the constructor has for them."""
-        names = ("checkpoint", "device", "calibration", "lstm", "boundaries", "goodness")
+        names = ("checkpoint", "device", "calibration", "lstm", "boundaries", "goodness", "judge")
         return Recogniser(**{name: getattr(self, name) for name in names} | parts)
 
     def uncalibrated(self) -> Recogniser:
@@ -516,9 +522,25 @@ class Recogniser:
             for block in self.forward.in_blocks(blocks, local=True):
                 posteriors.append(aligner.heard.rows(log_softmax(block)))
                 options.watch(f"{self.clock.step * posteriors.frames:.0f} s heard")
+            if options.judge is not None and self.judge is not None:
+                posteriors.judged = self._judged(recording, rate, channel, aligner.heard)
             if phrases:
                 return aligner.place_phrases(name, blocks.seconds, phrases, posteriors)
             return aligner.place(name, blocks.seconds, items, posteriors)
+
+    def _judged(self, recording: Any, rate: int | None, channel: int | None, heard: Heard) -> Posteriors:
+        """Return the posteriors of the net that scores phones."""
+        posteriors = Posteriors(len(heard.inventory.phones) + 1)
+        with opened(recording, rate, channel, self.config.features.sample_rate) as (_, blocks):
+            for block in self._judging.in_blocks(blocks, local=True):
+                posteriors.append(heard.rows(log_softmax(block)))
+        return posteriors
+
+    @cached_property
+    def _judging(self) -> Forward:
+        """The net that scores phones."""
+        assert self.judge is not None
+        return Forward(load_judge(self.judge, self.inventory), self.device)
 
     def segments(
         self,

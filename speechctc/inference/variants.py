@@ -63,7 +63,7 @@ def restrict(recogniser: Recogniser, wanted: Wanted, reporter: Reporter) -> Reco
         facts={**whole.facts, **shares, ONLY: f"only the {len(kept) - 1} phones of {source}"},
     )
     lstm = PartModel(recogniser.lstm, part.inventory, kept) if recogniser.lstm else None
-    return recogniser.replaced(checkpoint=part, lstm=lstm, goodness=None)
+    return recogniser.replaced(checkpoint=part, lstm=lstm, goodness=None, judge=None)
 
 
 def _say(source: str, phones: Sequence[str], matches: Mapping[str, Match], reporter: Reporter) -> None:

@@ -25,7 +25,7 @@ from speechctc.core.errors import InputError, printable
 from speechctc.core.progress import Reporter
 from speechctc.features.extractor import LogMel, extractor
 from speechctc.inference import boundary_model as boundaries
-from speechctc.inference import goodness
+from speechctc.inference import goodness, judge
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.load_lm import load_lm, relative
@@ -47,7 +47,7 @@ from speechctc.phones.inventory import SILENCES
 KEPT = ("epoch", "dev_per", "dev_repeated", "fold", FREQUENCIES)
 CARD = "README.md"
 LISTED = "files"  # in checkpoint.json: what was exported, so that a file that was added is known
-BESIDE = ("calibration.json", boundaries.FILE, goodness.FILE, tuned.FILE)
+BESIDE = ("calibration.json", boundaries.FILE, goodness.FILE, judge.FILE, tuned.FILE)
 WRITTEN = (CARD, "weights.safetensors", "checkpoint.json", "lm.safetensors", *BESIDE)
 
 ENDINGS = {".onnx": "onnx", ".html": "web"}
@@ -178,8 +178,8 @@ def export(
         if placer is not None:
             placer.save(draft / boundaries.FILE)
         (draft / CARD).write_bytes(kept[0] if kept else model_card(portable, out.name, draft).encode())
-        if usual is not None:
-            (draft / goodness.FILE).write_bytes(usual)
+        for name, content in usual.items():
+            (draft / name).write_bytes(content)
         own, rounded = (tuned.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
         for entry in tunings:
             lms = rounded if entry["lms"] == own else entry["lms"]
@@ -201,15 +201,17 @@ def _card(out: Path) -> tuple[bytes, int] | None:
         return file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
 
 
-def _whole(folder: Path) -> tuple[Checkpoint, Calibration, list[dict[str, Any]], BoundaryModel | None, bytes | None]:
+def _whole(
+    folder: Path,
+) -> tuple[Checkpoint, Calibration, list[dict[str, Any]], BoundaryModel | None, dict[str, bytes]]:
     """Read a checkpoint and what lies beside it."""
-    usual = folder / goodness.FILE
+    usual = [folder / name for name in (goodness.FILE, judge.FILE)]
     return (
         read_checkpoint(folder),
         Calibration.load(folder),
         tuned.read_tuned(folder / tuned.FILE),
         BoundaryModel.load(folder),
-        files.readable(usual).read_bytes() if usual.exists() else None,
+        {each.name: files.readable(each).read_bytes() for each in usual if each.exists()},
     )
 
 
