@@ -187,8 +187,8 @@ class Goodness:
                 for language in {"", each.language}:
                     taken[language, self.phones[label - 1]].append(is_taken)
         failed = defaultdict[str, list[str]](list)
-        for (language, phone), each in sorted(taken.items()):
-            if len(each) >= LEAST and np.mean(each) >= TAKEN and phone not in failed[""]:
+        for (language, phone), marks in sorted(taken.items()):
+            if len(marks) >= LEAST and np.mean(marks) >= TAKEN and phone not in failed[""]:
                 failed[language].append(phone)
         unjudged = {language: tuple(each) for language, each in failed.items() if each}
         found = replace(self, usual=self.usual._replace(unjudged=unjudged))

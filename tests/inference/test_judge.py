@@ -17,6 +17,7 @@ from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.judge import FILE, load_judge
 from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.segmenter import PhoneScore
 from speechctc.inference.streaming import Forward
 from speechctc.inference.transcript import Phrase, phone_units
 from speechctc.model.numpy_net import log_softmax
@@ -30,7 +31,7 @@ def judged(recogniser: Recogniser, **arguments: Any) -> list[np.ndarray[Any, Any
     """Return the posteriors that a judge is given."""
     seen: list[np.ndarray[Any, Any]] = []
 
-    def judge(placed: Any, posteriors: Posteriors, segments: Any, to_model: Any) -> list[None]:
+    def judge(placed: Any, posteriors: Posteriors, segments: Any, to_model: Any) -> list[PhoneScore | None]:
         seen.append(posteriors.read(0, posteriors.frames).copy())
         return [None] * len(placed.visits)
 
