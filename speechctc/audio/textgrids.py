@@ -29,6 +29,8 @@ def read_tiers(path: Path) -> TextGrid:
         The file does not exist, is not such a TextGrid, or has times that are not numbers.
     """
     raw = read_bytes(path)
+    if not raw.strip():
+        raise InputError(f"{path}: the file is empty", "delete it, or save it again in Praat")
     try:
         is_binary = raw.startswith(BINARY)
         text, note = ("", "") if is_binary else decode_text(raw, path)
