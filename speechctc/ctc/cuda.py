@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 
@@ -202,7 +203,9 @@ class Tickets:
     COUNT = 4096
 
     def __init__(self, device: torch.device) -> None:
-        counters = torch.zeros(self.COUNT, dtype=torch.int32, device=device)
+        # In a thread of its own: while torch captures or warms up a CUDA graph, this thread's memory is the graph's.
+        with ThreadPoolExecutor(1) as thread:
+            counters = thread.submit(torch.zeros, self.COUNT, dtype=torch.int32, device=device).result()
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # they are 0 for all streams from now on
         self._device = device
