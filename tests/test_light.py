@@ -22,8 +22,8 @@ from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.features import one_recording
 from speechctc.features.extractor import EPSILON, INT16_SCALE, extractor
-from speechctc.model.checkpoint import Checkpoint, build_net, load_checkpoint
-from speechctc.model.net import TorchNet
+from speechctc.model.checkpoint import Checkpoint, load_checkpoint
+from speechctc.model.net import TorchNet, build_net
 from speechctc.model.numpy_net import NumpyNet
 from speechctc.phones.inventory import Inventory
 from tests.tiny_model import write_song
@@ -200,9 +200,7 @@ def test_the_net_is_torchs(
             weight.add_(0.1 * torch.randn_like(weight))
     shape = (config.features.channels, config.features.static_dims)
     checkpoint = Checkpoint.of(config, inventory, net, torch.randn(shape), torch.rand(shape) + 0.5)
-    mean, std = checkpoint.mean, checkpoint.std
-    ours = NumpyNet(config, checkpoint.weights, mean, std)
-    theirs = TorchNet(config, checkpoint.net, mean, std, "cpu")
+    ours, theirs = NumpyNet(checkpoint), TorchNet(checkpoint, "cpu")
     rng = np.random.default_rng(1)
     statics = [rng.normal(8, 3, (n, shape[1])).astype(np.float32) for n in (0, 1, 2, 7, 61, 300)]
     recordings = [one_recording.sliding_cmn(static, config.features) for static in statics]

@@ -18,6 +18,7 @@ from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.features.filterbank import static_features
+from speechctc.model.net import net_of
 from speechctc.training.augment import Augmenter
 from tests.tones import write_config
 from tests.train_helpers import Recorder
@@ -66,7 +67,7 @@ def test_features_of_ones_own_are_extracted_trained_on_and_decoded(tmp_path: Pat
     trained = speechctc.train(base, settings, reporter=Recorder())
     assert trained.dev is not None and trained.dev.counts.per < 60
     model = speechctc.load(trained.run, "cpu")
-    assert model.config.features.static_dims == 20 and model.checkpoint.net.has_bands
+    assert model.config.features.static_dims == 20 and net_of(model.checkpoint).has_bands
     assert model.decode(sorted((tmp_path / "audio").glob("2-*.wav"))[0]).phones
     plugins.registered.clear()
     with pytest.raises(InputError, match="features.kind='spectrum' is invalid: it should be .*; name another model"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from speechctc.inference.formats import help_text
 
 if TYPE_CHECKING:
     from speechctc.config.schema import Config
+    from speechctc.inference.decoder import Decoder
     from speechctc.inference.recogniser import Recogniser
 
 
@@ -37,6 +39,7 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
+AnyDecoder = TypeVar("AnyDecoder", bound="Decoder")
 Command = TypeVar("Command", bound=Callable[..., None])
 TEXTS = Path(__file__).with_name("options.txt")
 HEAD = re.compile(r"^(?:(.+) )?(\w+):(?: (--[\w/-]+))?(?: (.+?))?(?:, from ([\d.]+)(?: to ([\d.]+))?)?$")
@@ -90,38 +93,64 @@ def _find(model: Path | None, or_bundled: bool) -> tuple[Path, str]:
     return folder, line
 
 
-def load_recogniser(
-    model: Path | None,
-    device: Device,
-    lms: Sequence[Path] = (),
-    lm_weight: float | None = None,
-    beam: int | None = None,
-    min_modulation_db: float | None = None,
-    or_bundled: bool = True,
-    inventory: str | None = None,
-    language: str | None = None,
-) -> Recogniser:
-    """Load the model that `find_model` finds, with these language models; its `folder` and `about` say which it is.
+@dataclass(frozen=True)
+class Model:
+    """The model of a command, and what it decodes with.
 
-    Numbers that are not None replace those of the model's ``decode`` section. It hears only the phones of an inventory
-    or a language, if one is given.
+    Attributes
+    ----------
+    place : Path, optional
+        As for `find_model`.
+    device : Device
+    lms : sequence of Path
+        Language models, see `speechctc.inference.variants.with_lms`.
+    lm_weight, beam, min_modulation_db
+        In place of the numbers of the model's ``decode`` section.
+    or_bundled : bool
+        As for `find_model`.
+    inventory, language : str, optional
+        Only phones of these are recognised.
     """
-    from speechctc.inference.recogniser import ONLY, Recogniser
+
+    place: Path | None = None
+    device: Device = Device.auto
+    lms: Sequence[Path] = ()
+    lm_weight: float | None = None
+    beam: int | None = None
+    min_modulation_db: float | None = None
+    or_bundled: bool = True
+    inventory: str | None = None
+    language: str | None = None
+
+
+def load_recogniser(model: Model) -> Recogniser:
+    """Load a model to decode and align; its `folder` and `about` say which it is."""
+    from speechctc.inference.recogniser import Recogniser
+
+    return _load(model, Recogniser.read)
+
+
+def load_decoder(model: Model) -> Decoder:
+    """Load a model to decode, as `load_recogniser`."""
+    from speechctc.inference.load import load_decoder as read
+
+    return _load(model, read)
+
+
+def _load(model: Model, read: Callable[[Path, str], AnyDecoder]) -> AnyDecoder:
+    from speechctc.inference.decoder import ONLY
     from speechctc.inference.variants import restrict, with_language_models
     from speechctc.inference.wanted import find_wanted
 
-    folder, line = _find(model, or_bundled)
-    recogniser = with_language_models(
-        Recogniser.read(folder, device.value), folder, lms, lm_weight, beam, new_reporter()
-    )
-    settings = [] if min_modulation_db is None else [f"decode.min_modulation_db={min_modulation_db}"]
-    recogniser = recogniser.with_settings(settings)
+    folder, line = _find(model.place, model.or_bundled)
+    search = model.lms, model.lm_weight, model.beam
+    recogniser = with_language_models(read(folder, model.device.value), folder, *search, new_reporter())
+    least = model.min_modulation_db
+    recogniser = recogniser.with_settings([] if least is None else [f"decode.min_modulation_db={least}"])
     name = line.removeprefix("using ")
-    recogniser.folder = folder
     about = name if name != line else line[:1].upper() + line[1:]
-    if (wanted := find_wanted(inventory, language)) is not None:
+    if (wanted := find_wanted(model.inventory, model.language)) is not None:
         recogniser = restrict(recogniser, wanted, new_reporter())
-        recogniser.folder = folder
         about += f"; {recogniser.checkpoint.facts[ONLY]}"
-    recogniser.about = about
+    recogniser.folder, recogniser.about = folder, about
     return recogniser

@@ -15,10 +15,15 @@ from speechctc.cli.streams import new_reporter, show
 from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
-    from speechctc.corpora.transcripts import Labels
+    from collections.abc import Sequence
+
+    from speechctc.corpora.transcripts import Labels, Task
+    from speechctc.inference.decoder import Decoder
     from speechctc.inference.output import OutputOptions
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.align import Placing
+    from speechctc.stages.by_speaker import SpeakerPages
+    from speechctc.stages.decode import Source
 
 
 def decode_command(
@@ -78,26 +83,35 @@ def _decode(given: SimpleNamespace) -> int:
     from speechctc.inference.unsure import Doubt
     from speechctc.model.checkpoint import BUILT_IN
     from speechctc.phones.languages import LISTED
-    from speechctc.stages.decode import Tier, check_nbest, decode
+    from speechctc.stages.decode import check_nbest, decode
 
     if str(audio[0]) != "-":
         check_some(audio)
     form, also = parse_formats(given.forms)
     skips = (given.skip_existing, given.skip_changed)
     options = OutputOptions(*choose_output(form, given.out), given.overwrite, *skips, also)
-    work = Work(given.jobs, given.alternatives, given.channel, given.live)
+    work = Work(given.jobs, given.alternatives, given.channel, given.live, given.raw, nbest or 0)
     if nbest and (also or given.symbols != "own"):
         raise InputError("--nbest writes one format, with the model's own labels", "leave the other options out")
     if nbest:
         check_nbest(audio, options, work)
     device, search = opt.Device.cpu if cluster else given.device, (given.lm_weight, given.beam, given.min_modulation_db)
     model = _suited(given.model, given.language, LISTED)
-    recogniser = opt.load_recogniser(model, device, given.lm or (), *search, True, given.inventory, given.language)
+    named = {"inventory": given.inventory, "language": given.language}
+    recogniser = opt.load_decoder(opt.Model(model, device, given.lm or (), *search, **named))
     options = _with_symbols(options, recogniser, given.symbols)
-    may_doubt = not given.lm and recogniser.folder == BUILT_IN
-    doubt = Doubt(recogniser, by_best_path=bool(nbest)) if may_doubt else None
-    inside = Tier(given.tier, given.textgrids) if given.tier else None
-    return decode(recogniser, audio, options, new_reporter(), cluster, given.raw, doubt, work, nbest or 0, inside)
+    doubtful = not given.lm and recogniser.folder == BUILT_IN
+    doubt = Doubt(recogniser, by_best_path=bool(nbest)) if doubtful else None
+    return decode(recogniser, audio, options, new_reporter(), work, doubt, _source(given))
+
+
+def _source(given: SimpleNamespace) -> Source | None:
+    """Return where results come from, if not from this machine's threads."""
+    if not given.tier and not given.cluster:
+        return None
+    from speechctc.stages.decode_sources import Cluster, Tier
+
+    return Tier(given.tier, given.textgrids) if given.tier else Cluster(given.cluster)
 
 
 def align_command(
@@ -166,7 +180,6 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
     from speechctc.corpora.transcripts import Choice, find_tasks
     from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
     from speechctc.stages.align import Ratings, align, in_own_languages, say_if_untaught
-    from speechctc.stages.by_speaker import SpeakerPages
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")
@@ -180,12 +193,12 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
     if given.intervals and "textgrid" not in options.forms:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
     rated = Ratings.read(given.ratings, [task.recording for task in tasks]) if given.ratings else None
-    pages = SpeakerPages.plan(tasks, given.by_speaker, given.before, given.overwrite) if given.by_speaker else None
+    pages = _plan_pages(tasks, given) if given.by_speaker else None
     named = None
     if labels == "words" and not given.dictionary:
         named, tasks = in_own_languages(tasks, given.language, new_reporter())
     model = _suited(given.model, given.language or named)
-    recogniser = opt.load_recogniser(model, given.device, inventory=given.inventory)
+    recogniser = opt.load_recogniser(opt.Model(model, given.device, inventory=given.inventory))
     recogniser.boundaries = recogniser.boundaries if given.refine else None
     if given.intervals and recogniser.boundaries is None:
         raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")
@@ -203,6 +216,12 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
         show(pages.write(options))
     if status:
         raise typer.Exit(status)
+
+
+def _plan_pages(tasks: Sequence[Task], given: SimpleNamespace) -> SpeakerPages:
+    from speechctc.stages.by_speaker import SpeakerPages  # late: it loads what draws pages
+
+    return SpeakerPages.plan(tasks, given.by_speaker, given.before, given.overwrite)
 
 
 def _placing(given: SimpleNamespace, recogniser: Recogniser, labels: Labels, language: str | None) -> Placing:
@@ -228,7 +247,7 @@ def _suited(model: Path | None, language: str | None, *instead: str) -> Path | N
     return None if Reader(language, *instead).language.partition("-")[0] == "en" else Path("ipa")
 
 
-def _with_symbols(options: OutputOptions, recogniser: Recogniser, choice: str) -> OutputOptions:
+def _with_symbols(options: OutputOptions, recogniser: Decoder, choice: str) -> OutputOptions:
     """Return the options with the notation of the phones, and print what it cannot write."""
     from speechctc.phones.notations import choose_symbols
 

@@ -41,7 +41,9 @@ def evaluate_command(
     page = report / FILE if report else None
     check_places(overwrite, json_file, page)
     recogniser = opt.load_recogniser(
-        model, opt.Device.auto, lm or (), lm_weight, beam, or_bundled=False, inventory=inventory, language=language
+        opt.Model(
+            model, opt.Device.auto, lm or (), lm_weight, beam, or_bundled=False, inventory=inventory, language=language
+        )
     )
     scored, result = score(recogniser, split.value, settings or (), new_reporter(), symbols)
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
@@ -253,7 +255,7 @@ def check_labels_command(
     check_places(overwrite, out, page)
     loaded = opt.load_config(config, settings)
     model = model or (loaded.run if (loaded.run / "best").is_dir() else None)
-    recogniser = opt.load_recogniser(model, device)
+    recogniser = opt.load_recogniser(opt.Model(model, device))
     chosen = [split.value for split in splits or opt.Split]
     checked = check_labels(recogniser, loaded, chosen, new_reporter())
     show(checked.to_text())
@@ -278,7 +280,7 @@ def inspect_command(
     """
     from speechctc.stages.inspect import inspect, write_pictures
 
-    recogniser = opt.load_recogniser(model, opt.Device.cpu)
+    recogniser = opt.load_recogniser(opt.Model(model, opt.Device.cpu))
     found = inspect(recogniser, audio, layer, phone, channel)
     title = f"Inside the model, listening to {audio.name}" if audio else "Inside the model"
     for path in write_pictures(found, out, title, recogniser.about, overwrite):

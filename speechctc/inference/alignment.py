@@ -15,7 +15,18 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError, first_few
 from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.result import Misfit, Recognition, Variant, Word
-from speechctc.inference.segmenter import OMITTED, WHOLE, FrameClock, PhoneScore, Segment, Segmenter, Span, lasting
+from speechctc.inference.segmenter import (
+    BEYOND,
+    MIN_DURATION,
+    OMITTED,
+    WHOLE,
+    FrameClock,
+    PhoneScore,
+    Segment,
+    Segmenter,
+    Span,
+    lasting,
+)
 from speechctc.inference.transcript import ANY, Items, Phrase, Unit, check_fit, fewest_phones, is_plain, units_of
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory
 from speechctc.phones.label_rules import apply_marks, divide_phone
@@ -27,7 +38,6 @@ if TYPE_CHECKING:
     from speechctc.inference.placement import Placement, Stretch
     from speechctc.inference.refinement import Refiner
 
-BEYOND = 0.1  # seconds by which a phrase may end after the recording: times of other programs are rounded
 NAMED = 3  # phrases that are left out, to be named
 SPOKEN = -1
 GOES_ON = 50  # most frames of a phone that goes on into a stretch
@@ -37,7 +47,6 @@ SLURRED = 6
 # their standard deviations it is better if it fits.
 LEAST_TOLD, ORDERS, BETTER = 8, 20, 2.0
 UNLIKE = "its transcript fits no better than its phones in random order: it may be that of another recording"
-MIN_DURATION = 0.005  # least duration of a phone, seconds: a frame of the boundary model
 
 
 class Aligned(NamedTuple):

@@ -13,7 +13,6 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from numpy.typing import NDArray
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.phones.folding import Folding
 
 FILE = "calibration.json"
 FORMAT = 1
@@ -168,23 +166,6 @@ def expected_calibration_error(probabilities: Floats, correct: Floats) -> float:
     bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
     gaps = np.bincount(bins, weights=probabilities - correct, minlength=BINS)
     return float(np.abs(gaps).sum() / len(probabilities))
-
-
-def right_phones(reference: Sequence[str], hypothesis: Sequence[str], folding: Folding) -> list[bool | None]:
-    """Return for each phone of a hypothesis whether it is right in an alignment of minimal edit distance.
-
-    Returns
-    -------
-    list of bool or None
-        As long as `hypothesis`; None for a phone that the folding excludes from scoring.
-    """
-    from speechctc.metrics.edits import align  # late: decoding does not need it
-
-    right: list[bool | None] = [None] * len(hypothesis)
-    for edit in align(reference, hypothesis, folding):
-        if edit.hypothesis is not None:
-            right[edit.hypothesis] = edit.kind == "right"
-    return right
 
 
 def log_odds(probabilities: Floats) -> Floats:

@@ -22,8 +22,8 @@ from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, counted_alike, printable
 from speechctc.core.files import is_special
 from speechctc.core.progress import Advance, Reporter
+from speechctc.inference.decoder import Decoder
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
-from speechctc.inference.recogniser import Recogniser
 
 
 class Work(NamedTuple):
@@ -39,12 +39,20 @@ class Work(NamedTuple):
         The channel to read, from 1, of recordings for which no table names one; None: the mean of all.
     live : bool
         Recognise standard input as `Recogniser.stream` does: phones come at once, and a few are others.
+    raw_rate : int, optional
+        Rate of raw 16-bit little-endian mono samples on standard input, Hz; None: it is a sound file. Only a WAV file
+        is decoded while it is read.
+    nbest : int
+        Number of the best sequences of each recording, or of each piece of one that is longer than half a minute, to
+        write in place of phones in time; 0: none.
     """
 
     jobs: int = 0
     alternatives: int = 0
     channel: int | None = None
     live: bool = False
+    raw_rate: int | None = None
+    nbest: int = 0
 
 
 @dataclass(frozen=True)
@@ -427,7 +435,7 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
     return left
 
 
-def say_if_uncalibrated(recogniser: Recogniser, options: OutputOptions, reporter: Reporter) -> None:
+def say_if_uncalibrated(recogniser: Decoder, options: OutputOptions, reporter: Reporter) -> None:
     """Note that confidences are posteriors, if the model is not calibrated and the format has confidences."""
     if options.forms != ("text",) and not recogniser.calibration.phones:
         reporter.note("not calibrated: confidences are the net's own posteriors; see speechctc calibrate --help")

@@ -1,96 +1,54 @@
-"""Recognise and align the phones of recordings with a trained model."""
+"""A trained model that recognises and aligns: what `speechctc.load` returns."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from speechctc.audio.annotations import Interval
-from speechctc.config.encoder import find_encoder
-from speechctc.config.load import with_settings
-from speechctc.config.schema import Config
-from speechctc.core import files
-from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
-from speechctc.features.activity import ActivityGate
-from speechctc.inference.alignment import BEYOND, MIN_DURATION, Aligner, AlignOptions, Heard
+from speechctc.inference.alignment import Aligner, AlignOptions, Heard
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
+from speechctc.inference.decoder import Decoder
 from speechctc.inference.goodness import Goodness
 from speechctc.inference.judge import judge_of, load_judge
+from speechctc.inference.load import net_on
 from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.refinement import Refiner
-from speechctc.inference.result import Candidate, Recognition
-from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, is_several, opened
-from speechctc.inference.segmenter import FrameClock, Segment, Segmenter, lasting
-from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, LOOKAHEAD, Forward, Logits, Rows, Stream
+from speechctc.inference.result import Recognition
+from speechctc.inference.samples import opened
+from speechctc.inference.streaming import Forward
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.model import LanguageModel
-from speechctc.lm.rescore import Ranker, choose_search, method
-from speechctc.lm.search import DELAY, LIVE_DELAY
 from speechctc.lm.tuned import lm_settings
-from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
-from speechctc.model.layers import receptive_field
+from speechctc.model.checkpoint import Checkpoint, find_checkpoint
 from speechctc.model.numpy_net import log_softmax
 
-Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]  # recordings: files, or samples
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-BUNDLE = 256  # recordings to sort by length together
-BATCH_FRAMES = 40_000  # most static frames in a batch on a GPU, padding included
-
-ONLY = "only"  # the fact of a checkpoint that says, in words, to which phones it was restricted
-
-
-class _Prepared(NamedTuple):
-    recording: Any
-    seconds: float
-    static: Rows | None  # None if it is too long for a batch, or no file
-
-
-class Recogniser:
+class Recogniser(Decoder):
     """A trained model that decodes and aligns recordings; `speechctc.load` makes one.
 
     Parameters
     ----------
-    checkpoint : Checkpoint
+    checkpoint, calibration, lstm
+        As for `Decoder`, whose attributes it has.
     device : str
         Where the net computes, as torch names it; on the CPU torch is not needed.
-    calibration : Calibration, optional
-        Without one, confidences are the net's posteriors.
-    lstm : LanguageModel, optional
-        Ranks the hypotheses of the search, with or without the checkpoint's n-gram.
     boundaries : BoundaryModel, optional
         Refines the boundaries of alignments.
     goodness : Goodness, optional
         What is usual in speech that is right.
     judge : Path, optional
         File of the net that scores phones, in place of the model's own.
-
-    Attributes
-    ----------
-    config : Config
-        The config that the model was trained with.
-    inventory : Inventory
-        Its phones: phone ``inventory.phones[i]`` is class ``i + 1`` of the logits, class 0 the blank.
-    forward : Forward
-        Computes the logits.
-    clock : FrameClock
-        The times of the logits' frames.
-    folder : Path or None
-        Of the checkpoint, set by the command that found it.
-    about : str
-        The model in words, for reports; set by the command that found it.
     """
+
+    PARTS = ("checkpoint", "device", "calibration", "lstm", "boundaries", "goodness", "judge")
 
     def __init__(
         self,
@@ -102,15 +60,9 @@ class Recogniser:
         goodness: Goodness | None = None,
         judge: Path | None = None,
     ) -> None:
-        self.judge = judge
-        self.checkpoint, self.device, self.lstm, self.boundaries = checkpoint, device, lstm, boundaries
+        super().__init__(checkpoint, device, calibration, lstm, net_on(device))
+        self.boundaries, self.judge = boundaries, judge
         self.goodness = goodness or Goodness.untaught(checkpoint.inventory.phones)
-        self.calibration = calibration or Calibration()
-        self.config, self.inventory = checkpoint.config, checkpoint.inventory
-        self.forward = Forward(checkpoint, device)
-        self.clock = FrameClock.of(self.config.features, self.config.model)
-        self.folder: Path | None = None
-        self.about = ""
 
     @classmethod
     def load(
@@ -119,7 +71,7 @@ class Recogniser:
         device: str = "auto",
         lm_weight: float | None = None,
         min_modulation_db: float | None = None,
-    ) -> Recogniser:
+    ) -> Self:
         """Load a checkpoint or a run's best; by default that of the latest run, or else the bundled English.
 
         Parameters
@@ -144,7 +96,7 @@ class Recogniser:
         return recogniser.with_settings(settings + lm_settings(folder, recogniser.checkpoint.lm, None, lm_weight))
 
     @classmethod
-    def read(cls, folder: Path, device: str = "auto") -> Recogniser:
+    def read(cls, folder: Path, device: str = "auto") -> Self:
         """Read the model in the folder of a checkpoint (see `find_checkpoint`), without tuned settings.
 
         Raises
@@ -152,319 +104,22 @@ class Recogniser:
         InputError
             As `load`; or the encoder of its features has moved or changed.
         """
-        chosen = recognition_device(device)
+        return cls.of_folder(folder, device=recognition_device(device))
 
-        def read(place: Path) -> Recogniser:
-            checkpoint, calibration = read_checkpoint(place), Calibration.load(place)
-            goodness = Goodness.load(place, checkpoint.inventory.phones)
-            return cls(checkpoint, chosen, calibration, None, BoundaryModel.load(place), goodness, judge_of(place))
+    @classmethod
+    def _parts(cls, folder: Path) -> dict[str, Any]:
+        """As those of `Decoder`; with what aligns and scores, too."""
+        parts = super()._parts(folder)
+        goodness = Goodness.load(folder, parts["checkpoint"].inventory.phones)
+        return {**parts, "boundaries": BoundaryModel.load(folder), "goodness": goodness, "judge": judge_of(folder)}
 
-        recogniser = files.read_folder(folder, read)
-        if recogniser.config.features.kind == "encoder":
-            find_encoder(recogniser.config.features.encoder)  # before the first recording
-        return recogniser
+    def restricted(self, checkpoint: Checkpoint, lstm: LanguageModel | None) -> Self:
+        """As `Decoder.restricted`; scores of phones were learned for all of them, and are left out."""
+        return self.replaced(checkpoint=checkpoint, lstm=lstm, goodness=None, judge=None)
 
-    def with_settings(self, settings: Sequence[str]) -> Recogniser:
-        """Return a recogniser of the same model that decodes with these settings: ``"decode.beam=9"``."""
-        return self.configured(with_settings(self.config, settings)) if settings else self
-
-    def configured(self, config: Config) -> Recogniser:
-        """Return a recogniser of the same model that decodes by the ``decode`` section of another config."""
-        own = self.config.model_copy(update={"decode": config.decode})
-        return self.replaced(checkpoint=replace(self.checkpoint, config=own))
-
-    def replaced(self, **parts: Any) -> Recogniser:
-        """Return a recogniser with other parts, by the names that the constructor has for them."""
-        names = ("checkpoint", "device", "calibration", "lstm", "boundaries", "goodness", "judge")
-        return Recogniser(**{name: getattr(self, name) for name in names} | parts)
-
-    def uncalibrated(self) -> Recogniser:
+    def uncalibrated(self) -> Self:
         """Return a recogniser of the same model whose confidences are posteriors, and boundaries as the net says."""
         return self.replaced(calibration=None, boundaries=None)
-
-    @property
-    def method(self) -> str:
-        """The decoding method, in words."""
-        how = method(self.checkpoint.lm, self.lstm, self.config)
-        return f"{how}, {self.checkpoint.facts[ONLY]}" if ONLY in self.checkpoint.facts else how
-
-    @property
-    def phones(self) -> tuple[str, ...]:
-        """The phones of the model; ``phones[i]`` is class ``i + 1`` of the logits, class 0 the blank."""
-        return self.inventory.phones
-
-    @property
-    def receptive_field(self) -> float:
-        """Seconds of a recording that one output frame depends on, without the sliding mean of ``cmn_window_ms``."""
-        return receptive_field(self.config.model, self.config.features) * self.config.features.shift_ms / 1000
-
-    def logits(self, samples: Any, rate: int) -> NDArray[np.float32]:
-        """Return unnormalised log probabilities.
-
-        Parameters
-        ----------
-        samples : array_like or Tensor, shape = (n,) or (n, channels)
-            As for `decode`.
-        rate : int
-            Hz; resampled to the model's if it differs.
-
-        Returns
-        -------
-        ndarray, shape = (n_output_frames, classes), float32
-            Class 0 is the blank. No frames where the recording is shorter than a window. Frame ``t`` stands for the
-            moment ``clock.seconds(t)``.
-
-        Raises
-        ------
-        InputError
-            The samples or the rate cannot be those of a recording.
-        """
-        blocks = list(self.forward.in_blocks(SampleBlocks(samples, rate, self.config.features.sample_rate)))
-        return np.concatenate(blocks) if blocks else np.zeros((0, len(self.phones) + 1), dtype=np.float32)
-
-    @overload
-    def decode(
-        self, recording: Several, rate: int | None = None, alternatives: int = 0, channel: int | None = None
-    ) -> Iterator[Recognition | InputError]: ...
-
-    @overload
-    def decode(
-        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
-    ) -> Recognition: ...
-
-    def decode(
-        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
-    ) -> Recognition | Iterator[Recognition | InputError]:
-        """Recognise a recording of any length, or each of several.
-
-        Parameters
-        ----------
-        recording : str, Path, array_like or Tensor
-            A file, which is read in blocks: memory grows only with the number of its phones. Or samples of shape (n,)
-            or (n, channels), which are averaged: floating-point numbers in [-1, 1], or int16, int32 or uint8. Or a
-            list, a tuple or an iterator of these: several recordings.
-        rate : int, optional
-            Hz, of samples; a file names its rate itself.
-        alternatives : int
-            Number of other phones to name for each phone.
-        channel : int, optional
-            The channel of a file to read, counted from 1; None: the mean of all.
-
-        Returns
-        -------
-        Recognition
-            Phones with times and confidences. Samples give the result that a file of these samples gives, with
-            ``"samples"`` as its name.
-        iterator of Recognition or InputError
-            Of several recordings: the result of each in order, while others are decoded, as many at a time as
-            there are cores, or ``OMP_NUM_THREADS``. A recording that cannot be decoded gives the error in its
-            place, as the command goes on too.
-
-        Raises
-        ------
-        InputError
-            The file cannot be read as audio; the samples or the rate cannot be those of a recording; a number of
-            alternatives is negative.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import speechctc
-        >>> model = speechctc.load("english", "cpu")
-        >>> model.decode(np.zeros(16000), 16000).phones
-        ()
-        >>> [result.seconds for result in model.decode([np.zeros(16000), np.zeros(8000)], 16000)]
-        [1.0, 0.5]
-        """
-        _check_count(alternatives)
-        if is_several(recording):
-            return self.decode_all(recording, 0, alternatives, channel, rate)
-        return self.decode_one(recording, rate, alternatives, channel)
-
-    def decode_one(
-        self, recording: str | Path | Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
-    ) -> Recognition:
-        """As `decode`, for one recording."""
-        with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
-            segments = tuple(self.segments(blocks, alternatives))
-            return Recognition(name, blocks.seconds, segments)
-
-    def decode_inside(
-        self, recording: str | Path, intervals: Sequence[Interval], alternatives: int = 0, channel: int | None = None
-    ) -> Recognition:
-        """Recognise a file inside intervals in the order of time, and nothing between them.
-
-        The net hears the whole recording; each interval is decoded by itself. The result keeps the intervals.
-
-        Raises
-        ------
-        InputError
-            As `decode`; or an interval ends after the recording.
-        """
-        _check_count(alternatives)
-        with opened(recording, None, channel, self.config.features.sample_rate) as (name, blocks):
-            rows = [log_softmax(block) for block in self.forward.in_blocks(blocks, gated=True)]
-            seconds = blocks.seconds
-        log_probs = np.concatenate([np.zeros((0, len(self.phones) + 1), np.float32), *rows])
-        segments = list[Segment]()
-        for each in intervals:
-            if each.end > seconds + BEYOND:
-                what = f"{name}: an interval ends at {each.end:.2f} s, after the recording, which has {seconds:.2f} s"
-                raise InputError(what, "correct its times")
-            first, last = (max(math.ceil((time - self.clock.half) / self.clock.step), 0) for time in each[:2])
-            begin, end = first * self.clock.step, min(each.end, seconds)
-            found = self.segments_of(log_probs[first:last], end - begin, alternatives)
-            moved = [one.moved(one.start + begin, one.end + begin) for one in found]
-            segments += lasting(moved, MIN_DURATION, each.start, end)
-        return Recognition(name, seconds, tuple(segments), intervals=tuple(intervals))
-
-    def decode_all(
-        self,
-        recordings: Iterable[Any],
-        jobs: int = 0,
-        alternatives: int = 0,
-        channel: int | None = None,
-        rate: int | None = None,
-    ) -> Iterator[Recognition | InputError]:
-        """Decode files or samples: on a CPU several at a time, on a GPU files in batches of similar length.
-
-        The arguments are those of `decode` for each; `jobs` is as for `map_in_threads`.
-        """
-        if self.device == "cpu":
-            return map_in_threads(lambda each: self.decode_one(each, rate, alternatives, channel), recordings, jobs)
-        return self.decode_in_batches(recordings, jobs, alternatives, channel, rate)
-
-    def decode_in_batches(
-        self,
-        recordings: Iterable[Any],
-        jobs: int = 0,
-        alternatives: int = 0,
-        channel: int | None = None,
-        rate: int | None = None,
-    ) -> Iterator[Recognition | InputError]:
-        """Decode recordings in batches of similar length; threads read files and compute features in advance."""
-
-        def prepare(recording: Any) -> _Prepared:
-            if rate is not None or not isinstance(recording, (str, Path)):
-                return _Prepared(recording, 0.0, None)
-            return _Prepared(recording, *self.forward.static(Path(recording), BATCH_FRAMES, channel))
-
-        prepared = map_in_threads(prepare, recordings, jobs)
-        while bundle := list(islice(prepared, BUNDLE)):
-            short = [(each, each.static) for each in bundle if isinstance(each, _Prepared) and each.static is not None]
-            done = {id(each): result for each, result in self._batches(short, alternatives)}
-            for each in bundle:
-                if isinstance(each, InputError):
-                    yield each
-                elif each.static is None:
-                    yield attempt(lambda one: self.decode_one(one, rate, alternatives, channel), each.recording)
-                else:
-                    yield done[id(each)]
-
-    def _batches(
-        self, items: list[tuple[_Prepared, Rows]], alternatives: int
-    ) -> Iterator[tuple[_Prepared, Recognition]]:
-        """Decode short recordings, each with its static features, in batches of similar length."""
-        gate = ActivityGate(self.config, self.phones)
-        left = sorted(items, key=lambda item: len(item[1]), reverse=True)
-        while left:
-            size = max(BATCH_FRAMES // max(len(left[0][1]), 1), 1)
-            batch, left = left[:size], left[size:]
-            logits = self.forward.batch([static for _, static in batch])
-            for (item, static), rows in zip(batch, logits, strict=True):
-                segments = self.segments_of(gate.whole(static, rows), item.seconds, alternatives)
-                yield item, Recognition(str(item.recording), item.seconds, tuple(segments))
-
-    def stream(self, rate: int, alternatives: int = 0, lookahead: float | None = LOOKAHEAD) -> Stream:
-        """Recognise samples while they come, from a microphone for example, without a thread.
-
-        Parameters
-        ----------
-        rate : int
-            Hz.
-        alternatives : int
-            As for `decode`.
-        lookahead : float, optional
-            Seconds after each frame that the means over time cover: the sliding mean of the features, and that of
-            ``model.context``. None: as many as in training. The phones are then those of `decode`, but come as late
-            as those means and an n-gram need, with ``english`` 12 s.
-
-        Returns
-        -------
-        Stream
-            ``push(samples)`` returns the phones that became known, ``finish()`` the last.
-
-        Raises
-        ------
-        InputError
-            The rate cannot be that of a recording, or the number of alternatives or the lookahead is negative.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import speechctc
-        >>> stream = speechctc.load("english", "cpu").stream(16000)
-        >>> stream.push(np.zeros(1600)), stream.push(np.zeros(1600)), stream.finish()
-        ([], [], [])
-        """
-        _check_count(alternatives)
-        if lookahead is not None and not 0 <= lookahead < math.inf:
-            raise InputError(f"a lookahead of {lookahead} s", "give 0 or more, or None for that of training")
-        source = PushedSamples(rate, self.config.features.sample_rate)
-        return Stream(source, self._live(source, alternatives, LIVE_FRAMES, lookahead))
-
-    def nbest(
-        self,
-        recording: str | Path | Any,
-        count: int = 5,
-        rate: int | None = None,
-        channel: int | None = None,
-        watch: Callable[[Logits], None] | None = None,
-    ) -> list[Candidate]:
-        """Return the best sequences of phones that a prefix search keeps, as ``speechctc decode --nbest``.
-
-        Parameters
-        ----------
-        recording, rate, channel
-            As for `decode`; one recording.
-        count : int
-            Most sequences; of each piece of a recording that is longer than half a minute, which is cut in pauses.
-        watch : callable, optional
-            Is given the log posteriors, as of `log_posteriors`.
-
-        Returns
-        -------
-        list of Candidate
-            By piece, best first; at most as many for a piece as ``decode.beam``.
-
-        Raises
-        ------
-        InputError
-            As `decode`; or the count is below 1.
-        """
-        if count < 1:
-            raise InputError(f"the {count} best sequences", "ask for at least 1")
-        ranker, frame, found = Ranker(self.checkpoint.lm, self.lstm, self.config), 0, list[Candidate]()
-        log_probs = self.log_posteriors(recording, rate, channel)
-        if watch is not None:
-            watch(log_probs)
-        for piece in ranker.pieces(log_probs):
-            for rank, each in enumerate(ranker.rank(piece)[:count], start=1):
-                phones = tuple(self.inventory.decode(each.labels))
-                found.append(Candidate(frame * self.clock.step, rank, each.total, each.acoustic, each.lm, phones))
-            frame += len(piece)
-        return found
-
-    def log_posteriors(
-        self, recording: str | Path | Any, rate: int | None = None, channel: int | None = None
-    ) -> Logits:
-        """Return the log posteriors that decoding uses, (n_output_frames, classes): no phones where none speaks.
-
-        The arguments and errors are those of `decode`.
-        """
-        with opened(recording, rate, channel, self.config.features.sample_rate) as (_, blocks):
-            rows = [log_softmax(block) for block in self.forward.in_blocks(blocks, gated=True)]
-        return np.concatenate([np.zeros((0, len(self.phones) + 1), np.float32), *rows])
 
     def align(
         self,
@@ -540,40 +195,4 @@ class Recogniser:
     def _judging(self) -> Forward:
         """The net that scores phones."""
         assert self.judge is not None
-        return Forward(load_judge(self.judge, self.inventory), self.device)
-
-    def segments(
-        self,
-        blocks: AudioBlocks,
-        alternatives: int = 0,
-        block_frames: int = BLOCK_FRAMES,
-        lookahead: float | None = None,
-    ) -> Iterator[Segment]:
-        """Yield the phones of an opened recording as soon as they are known; see `stream` for `lookahead`."""
-        return chain.from_iterable(self._live(blocks, alternatives, block_frames, lookahead))
-
-    def _live(
-        self, source: AudioBlocks | PushedSamples, alternatives: int, block_frames: int, lookahead: float | None
-    ) -> Iterator[list[Segment]]:
-        """Yield the phones found by each block of samples."""
-        logits = self.forward.in_blocks(source, block_frames, gated=True, lookahead=lookahead)
-        return self._found(logits, lambda: source.seconds, alternatives, DELAY if lookahead is None else LIVE_DELAY)
-
-    def segments_of(self, logits: Logits, seconds: float, alternatives: int = 0) -> Iterator[Segment]:
-        """Yield the phones of a whole recording from its logits, (n_output_frames, classes), and its length."""
-        return chain.from_iterable(self._found([logits], lambda: seconds, alternatives))
-
-    def _found(
-        self, logits: Iterable[Logits], seconds: Callable[[], float], alternatives: int, delay: float = DELAY
-    ) -> Iterator[list[Segment]]:
-        """Yield the phones found by each block of logits, and the last; `seconds` is called after the last block."""
-        segmenter = Segmenter(self.inventory, self.clock, self.calibration, alternatives)
-        search = choose_search(self.checkpoint.lm, self.lstm, self.config, len(self.phones) + 1, delay)
-        for block in logits:
-            yield list(segmenter.push(*search.push(log_softmax(block))))
-        yield [*segmenter.push(*search.finish()), *segmenter.finish(seconds())]
-
-
-def _check_count(alternatives: int) -> None:
-    if alternatives < 0:
-        raise InputError(f"{alternatives} alternatives", "ask for 0 or more")
+        return Forward(load_judge(self.judge, self.inventory), self.device, self.net)

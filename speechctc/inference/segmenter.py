@@ -32,6 +32,8 @@ REACH = 0.25
 # `REACH`. Of TIMIT's labelled phones, 19 of 20 begin less than this before their spike.
 EDGE = 0.1
 MARGIN = 0.25  # shortest distance of a boundary from a spike, in frames: no phone has zero duration
+BEYOND = 0.1  # seconds by which an interval may end after the recording: times of other programs are rounded
+MIN_DURATION = 0.005  # least duration of a phone in an interval, seconds: a frame of the boundary model
 # What is said instead of a phone that is left out.
 OMITTED = "-"
 

@@ -36,6 +36,8 @@ LOOKAHEAD = 0.2  # seconds after a frame that the means of a live stream cover
 
 Rows = NDArray[np.float32]
 Logits = NDArray[np.float32]
+# Maps a checkpoint to a function of the features of recordings after CMN that returns their logits.
+NetMaker = Callable[[Checkpoint], Callable[[Sequence[Rows]], list[Logits]]]
 
 
 def cmn_blocks(static: Iterable[Rows], config: FeatureConfig, lookahead: int | None = None) -> Iterator[Rows]:
@@ -129,21 +131,14 @@ class Forward:
     ----------
     checkpoint : Checkpoint
     device : str
-        Where the net computes, on the CPU with numpy, elsewhere with torch; and a pretrained encoder. Other features
-        are computed on the CPU.
+        Where a pretrained encoder computes, as torch names it. Other features are computed on the CPU.
+    net : callable
+        Returns what computes the logits of a checkpoint: `NumpyNet`, or `speechctc.model.net.TorchNet` on the device.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
-        self.checkpoint, self.config, self.device = checkpoint, checkpoint.config, device
+    def __init__(self, checkpoint: Checkpoint, device: str = "cpu", net: NetMaker = NumpyNet) -> None:
+        self.config, self.device, self._net = checkpoint.config, device, net(checkpoint)
         self.phones = checkpoint.inventory.phones
-        mean, std = checkpoint.mean, checkpoint.std
-        self._net: Callable[[Sequence[Rows]], list[Logits]]
-        if device == "cpu":
-            self._net = NumpyNet(self.config, checkpoint.weights, mean, std)
-        else:
-            from speechctc.model.net import TorchNet
-
-            self._net = TorchNet(self.config, checkpoint.net, mean, std, device)
 
     def in_blocks(
         self,

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 from speechctc.core.errors import InputError
-from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.decoder import Decoder
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import Logits
@@ -23,7 +23,7 @@ MIN_CONFIDENCE = 0.76  # mean confidence of its phones below which most speech i
 MIN_CONFIDENCE_WITHOUT_LM = 0.8  # the same of the best path, without the n-gram
 
 
-def has_ngram(recogniser: Recogniser) -> bool:
+def has_ngram(recogniser: Decoder) -> bool:
     """Return whether a model decodes with its n-gram."""
     return recogniser.checkpoint.lm is not None and recogniser.config.decode.lm_weight > 0
 
@@ -33,7 +33,7 @@ class Doubt:
 
     Parameters
     ----------
-    recogniser : Recogniser
+    recogniser : Decoder
         The bundled model of English.
     remedy : str
         How to decode without its n-gram.
@@ -42,7 +42,7 @@ class Doubt:
     """
 
     def __init__(
-        self, recogniser: Recogniser, remedy: str = "--lm-weight 0 decodes without it", by_best_path: bool = False
+        self, recogniser: Decoder, remedy: str = "--lm-weight 0 decodes without it", by_best_path: bool = False
     ) -> None:
         self._remedy, self._with_ngram = remedy, has_ngram(recogniser)
         self._least = MIN_CONFIDENCE if self._with_ngram and not by_best_path else MIN_CONFIDENCE_WITHOUT_LM

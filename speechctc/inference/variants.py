@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
-from speechctc.inference.load_lm import load_lm, relative
-from speechctc.inference.recogniser import ONLY, Recogniser
+from speechctc.inference.decoder import ONLY, Decoder
+from speechctc.inference.load import load_lm, relative
 from speechctc.inference.wanted import Wanted, likely_meant, phones_wanted
 from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.model import LanguageModel, NgramModel, PartModel
@@ -21,10 +22,12 @@ from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 from speechctc.phones.matching import Match, is_arpabet, match_phones
 from speechctc.phones.texts import listed
 
+AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
+
 OUTPUT, BIAS = "output.weight", "output.bias"  # of the net
 
 
-def restrict(recogniser: Recogniser, wanted: Wanted, reporter: Reporter) -> Recogniser:
+def restrict(recogniser: AnyDecoder, wanted: Wanted, reporter: Reporter) -> AnyDecoder:
     """Return a recogniser of the same model that hears only these phones, blanks and silences.
 
     The posteriors are those of the model given that no other phone is said: the other classes leave the output layer,
@@ -32,7 +35,7 @@ def restrict(recogniser: Recogniser, wanted: Wanted, reporter: Reporter) -> Reco
 
     Parameters
     ----------
-    recogniser : Recogniser
+    recogniser : Decoder
     wanted : Wanted
         In the model's own labels or in IPA. A phone that the model does not have is heard as the most similar one that
         it has, a diphthong as its vowels.
@@ -63,7 +66,7 @@ def restrict(recogniser: Recogniser, wanted: Wanted, reporter: Reporter) -> Reco
         facts={**whole.facts, **shares, ONLY: f"only the {len(kept) - 1} phones of {source}"},
     )
     lstm = PartModel(recogniser.lstm, part.inventory, kept) if recogniser.lstm else None
-    return recogniser.replaced(checkpoint=part, lstm=lstm, goodness=None, judge=None)
+    return recogniser.restricted(part, lstm)
 
 
 def _say(source: str, phones: Sequence[str], matches: Mapping[str, Match], reporter: Reporter) -> None:
@@ -88,18 +91,18 @@ def _part(lm: PhoneLM, kept: Sequence[int]) -> PhoneLM:
 
 
 def with_language_models(
-    recogniser: Recogniser,
+    recogniser: AnyDecoder,
     folder: Path,
     lms: Sequence[Path],
     weight: float | None,
     beam: int | None,
     reporter: Reporter,
-) -> Recogniser:
+) -> AnyDecoder:
     """Return a recogniser with the language models and settings of a command line.
 
     Parameters
     ----------
-    recogniser : Recogniser
+    recogniser : Decoder
     folder : Path
         The folder of its checkpoint, in which tuned settings are looked for.
     lms : sequence of Path
@@ -121,7 +124,7 @@ def with_language_models(
     return recogniser.with_settings(settings + ([] if beam is None else [f"decode.beam={beam}", "decode.search=beam"]))
 
 
-def with_lms(recogniser: Recogniser, lms: Sequence[Path], reporter: Reporter) -> Recogniser:
+def with_lms(recogniser: AnyDecoder, lms: Sequence[Path], reporter: Reporter) -> AnyDecoder:
     """Return a recogniser with other language models: an n-gram replaces its own, an LSTM is added.
 
     Raises

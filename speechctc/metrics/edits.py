@@ -69,6 +69,21 @@ def align(reference: Sequence[str], hypothesis: Sequence[str], folding: Folding)
     return edits
 
 
+def right_phones(reference: Sequence[str], hypothesis: Sequence[str], folding: Folding) -> list[bool | None]:
+    """Return for each phone of a hypothesis whether it is right in an alignment of minimal edit distance.
+
+    Returns
+    -------
+    list of bool or None
+        As long as `hypothesis`; None for a phone that the folding excludes from scoring.
+    """
+    right: list[bool | None] = [None] * len(hypothesis)
+    for edit in align(reference, hypothesis, folding):
+        if edit.hypothesis is not None:
+            right[edit.hypothesis] = edit.kind == "right"
+    return right
+
+
 def cheapest_edits(
     deletions: Sequence[float], insertions: Sequence[float], substitution: Callable[[int, int], float]
 ) -> tuple[float, list[tuple[int | None, int | None]]]:

@@ -33,13 +33,11 @@ from speechctc.core.bundled import MODELS, NAMES, bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, save_tensors, shapes
 from speechctc.lm.automaton import PhoneLM
-from speechctc.model.layers import plan_of, weight_shapes
+from speechctc.model.layers import weight_shapes
 from speechctc.phones.inventory import Inventory, check_labels
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from speechctc.model.net import ConvCTCNet
+    from torch import Tensor, nn
 
 FORMAT = 1
 LATEST = Path("runs/latest")
@@ -87,7 +85,7 @@ class Checkpoint:
         cls,
         config: Config,
         inventory: Inventory,
-        net: ConvCTCNet,
+        net: nn.Module,
         mean: Tensor,
         std: Tensor,
         facts: dict[str, Any] | None = None,
@@ -98,15 +96,6 @@ class Checkpoint:
         arrays = arrays_of({"mean": mean, "std": std})
         weights = arrays_of(net.state_dict())
         return cls(config, inventory, weights, arrays["mean"], arrays["std"], facts or {}, state or {}, lm)
-
-    @functools.cached_property
-    def net(self) -> ConvCTCNet:
-        """The net as torch has it, a copy; on the CPU."""
-        import torch
-
-        net = build_net(self.config, self.inventory)
-        net.load_state_dict({name: torch.from_numpy(value) for name, value in self.weights.items()})
-        return net
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
@@ -217,16 +206,6 @@ def _halved(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
             raise InputError(f"{name}: a weight is beyond half precision ({HALF:g}), or NaN", "train the model again")
         halved[name] = value.astype(np.float16) if halves else value
     return halved
-
-
-def build_net(config: Config, inventory: Inventory) -> ConvCTCNet:
-    """Return the config's net for these phones, with random weights from torch's default generator."""
-    import torch
-
-    from speechctc.model.net import ConvCTCNet
-
-    net = ConvCTCNet(config.model, plan_of(config.model, config.features), len(inventory.phones) + 1)
-    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def latest_run() -> Path | None:

@@ -27,8 +27,10 @@ from speechctc.config.schema import Config, ModelConfig
 from speechctc.core.devices import allow_tf32
 from speechctc.features.extractor import Rows
 from speechctc.features.filterbank import frame_mask, net_input_after_cmn
-from speechctc.model.layers import ContextPlan, LayerPlan, NetPlan, output_frames
+from speechctc.model.checkpoint import Checkpoint
+from speechctc.model.layers import ContextPlan, LayerPlan, NetPlan, output_frames, plan_of
 from speechctc.model.maxout import Maxout
+from speechctc.phones.inventory import Inventory
 
 # Standard deviation of the first biases of the first normalised layer.
 #
@@ -261,22 +263,33 @@ class _InParts(torch.autograd.Function):
         return by_x, by_weight.to(weight.dtype), by_bias, None, None
 
 
+def build_net(config: Config, inventory: Inventory) -> ConvCTCNet:
+    """Return the config's net for these phones, with random weights from torch's default generator."""
+    net = ConvCTCNet(config.model, plan_of(config.model, config.features), len(inventory.phones) + 1)
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def net_of(checkpoint: Checkpoint) -> ConvCTCNet:
+    """Return a checkpoint's net as torch has it, a copy; on the CPU."""
+    net = build_net(checkpoint.config, checkpoint.inventory)
+    net.load_state_dict({name: torch.from_numpy(value) for name, value in checkpoint.weights.items()})
+    return net
+
+
 class TorchNet:
     """As `speechctc.model.numpy_net.NumpyNet`, with torch, on a device: several recordings in one pass.
 
     Parameters
     ----------
-    config : Config
-    net : ConvCTCNet
-    mean, std : ndarray, shape = (channels, static_dims)
+    checkpoint : Checkpoint
     device : str
         As torch names it.
     """
 
-    def __init__(self, config: Config, net: ConvCTCNet, mean: Rows, std: Rows, device: str) -> None:
-        self.config, self.device = config.features, torch.device(device)
-        self.net = net.eval().to(self.device)
-        self.mean, self.std = (torch.from_numpy(each).to(self.device) for each in (mean, std))
+    def __init__(self, checkpoint: Checkpoint, device: str) -> None:
+        self.config, self.device = checkpoint.config.features, torch.device(device)
+        self.net = net_of(checkpoint).eval().to(self.device)
+        self.mean, self.std = (torch.from_numpy(each).to(self.device) for each in (checkpoint.mean, checkpoint.std))
 
     @torch.inference_mode()
     def __call__(self, recordings: Sequence[Rows]) -> list[Rows]:

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from speechctc.config.schema import Config
 from speechctc.core.cores import threads_per_recording
 from speechctc.features.one_recording import net_input
+from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import ContextPlan, LayerPlan, plan_of
 
 Rows = NDArray[np.float32]
@@ -33,19 +33,11 @@ EPSILON = np.float32(1e-5)  # of the layer normalisation, as torch's
 
 
 class NumpyNet:
-    """A net and its features' normalisation.
+    """The net of a checkpoint, with the normalisation of its features."""
 
-    Parameters
-    ----------
-    config : Config
-    weights : mapping of str to ndarray
-        The net's, by name.
-    mean, std : ndarray, shape = (channels, static_dims)
-        Of the features.
-    """
-
-    def __init__(self, config: Config, weights: Weights, mean: Rows, std: Rows) -> None:
-        self.config, self.mean, self.std = config, mean, std
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        config, weights = checkpoint.config, checkpoint.weights
+        self.config, self.mean, self.std = config, checkpoint.mean, checkpoint.std
         net, kind = plan_of(config.model, config.features), config.model.activation
         self._pool, self._has_bands = net.pool, net.has_bands
         self._mix = weights["mix"] if net.mixed else None

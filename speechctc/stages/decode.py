@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
-from speechctc.core import workers
-from speechctc.core.cores import map_in_threads, shared_among, threads
+from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.progress import Reporter
-from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
-from speechctc.corpora.transcripts import (
-    Choice,
-    Task,
-    Transcript,
-    TranscriptOrError,
-    beside_each,
-    in_folder,
-    read_transcript,
-)
+from speechctc.inference.decoder import Decoder
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
 from speechctc.inference.output import (
     STDIN,
@@ -41,11 +29,13 @@ from speechctc.inference.output import (
     say_if_uncalibrated,
     write_results,
 )
-from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, LOOKAHEAD
 from speechctc.inference.unsure import Doubt
+
+# Offers the results of files in order, where they do not come from this machine's threads; see `decode_sources`.
+Source = Callable[[Decoder, Sequence[Recording], Work, Reporter], AbstractContextManager[Iterator[Any]]]
 
 
 @dataclass(frozen=True)
@@ -61,16 +51,13 @@ class LivePhones:
 
 
 def decode(
-    recogniser: Recogniser,
+    recogniser: Decoder,
     arguments: Sequence[Path],
     options: OutputOptions,
     reporter: Reporter,
-    cluster: str | None = None,
-    raw_rate: int | None = None,
-    doubt: Doubt | None = None,
     work: Work = Work(),  # noqa: B008
-    nbest: int = 0,
-    inside: Tier | None = None,
+    doubt: Doubt | None = None,
+    source: Source | None = None,
 ) -> int:
     """Decode recordings and write each result when it is ready; return the exit status.
 
@@ -79,25 +66,19 @@ def decode(
 
     Parameters
     ----------
-    recogniser : Recogniser
+    recogniser : Decoder
     arguments : sequence of Path
         Files, folders, patterns; or ``-`` alone: standard input.
     options : OutputOptions
     reporter : Reporter
         Receives the failures, at the end.
-    cluster : str, optional
-        Address of the scheduler of a Dask cluster that decodes.
-    raw_rate : int, optional
-        Rate of raw 16-bit little-endian mono samples on standard input, Hz; None: it is a sound file. Only a WAV file
-        is decoded while it is read.
+    work : Work
+        With a number `nbest`, a table (``"text"``, ``"tsv"``) or a list (``"json"``) of sequences is written;
+        `check_nbest` says for which options.
     doubt : Doubt, optional
         Counts the phones, or hears the best paths, and its note is given to the reporter.
-    work : Work
-    nbest : int
-        Write a table (``"text"``, ``"tsv"``) or a list (``"json"``) of so many of the best sequences of each recording,
-        or of each piece of one that is longer than half a minute; `check_nbest` says for which options. 0: do not.
-    inside : Tier, optional
-        Recognise only inside the labelled intervals of this tier.
+    source : callable, optional
+        Where the results of files come from.
 
     Raises
     ------
@@ -113,20 +94,18 @@ def decode(
     options = check_out(recordings, options)
     reporter.note(*left_out(arguments))
     empty: list[Path] = []
-    if nbest:
-        rows = map_in_threads(partial(_rows, recogniser, nbest, options, doubt), recordings, work.jobs)
+    if work.nbest:
+        rows = map_in_threads(partial(_rows, recogniser, work.nbest, options, doubt), recordings, work.jobs)
         found, table = _watched(recordings, rows, empty), _Table(options.form, "")
         status = write_results(ResultWriter(recordings, found, options, table), "decoding", reporter)
     else:
         say_if_uncalibrated(recogniser, options, reporter)
         recordings = left_to_do(recordings, options, reporter)
-        opening: AbstractContextManager[Iterator[Any]]
-        if inside:
-            there = inside.read(recordings, reporter)
-            opening = nullcontext(map_in_threads(partial(_inside, recogniser, work, inside.name), there, work.jobs))
-        else:
-            opening = _results(recogniser, recordings, options, work, cluster, raw_rate, reporter)
-        with opening as results:
+        with (
+            source(recogniser, recordings, work, reporter)
+            if source and recordings
+            else _results(recogniser, recordings, options, work, reporter)
+        ) as results:
             found = _watched(recordings, doubt.watched(results) if doubt else results, empty)
             status = write_results(ResultWriter(recordings, found, options), "decoding", reporter)
     why = "nothing was recognised: it may be silence, or only steady or faint sound"
@@ -134,34 +113,6 @@ def decode(
     if doubt and (note := doubt.note()):
         reporter.warn(note)
     return status
-
-
-class Tier(NamedTuple):
-    """A tier of TextGrids or files of ELAN: its name, and where the files are; None: beside the recordings."""
-
-    name: str
-    place: Path | None = None
-
-    def read(self, recordings: Sequence[Recording], reporter: Reporter) -> list[Task]:
-        """Return the labelled intervals of the tier for each recording, or the error that says why there are none."""
-        choice = Choice(self.name, limits=True)
-        if self.place and not self.place.is_dir():
-            if len(recordings) > 1:
-                raise InputError(f"{self.place} is of one recording, and {len(recordings)} are named", "name a folder")
-            found: Sequence[TranscriptOrError] = [read_transcript(self.place, recordings[0].path, choice)]
-        else:
-            found = in_folder(self.place, recordings, choice) if self.place else beside_each(recordings, choice)
-        reporter.warn(*dict.fromkeys(each.note for each in found if isinstance(each, Transcript) and each.note))
-        return [Task(*pair) for pair in zip(recordings, found, strict=True)]
-
-
-def _inside(recogniser: Recogniser, work: Work, tier: str, task: Task) -> Recognition:
-    """Decode a recording inside the intervals of a tier."""
-    if isinstance(task.transcript, InputError):
-        raise task.transcript
-    intervals = [Interval(each.start, each.end, " ".join(each.labels)) for each in task.transcript.phrases]
-    path, channel = task.recording.path, task.recording.channel
-    return replace(recogniser.decode_inside(path, intervals, work.alternatives, channel), tier=tier)
 
 
 def _watched(recordings: Sequence[Recording], results: Iterable[Any], empty: list[Path]) -> Iterator[Any]:
@@ -195,31 +146,23 @@ def _check_stdin(options: OutputOptions) -> None:
 
 
 def _results(
-    recogniser: Recogniser,
-    recordings: Sequence[Recording],
-    options: OutputOptions,
-    work: Work,
-    cluster: str | None,
-    raw_rate: int | None,
-    reporter: Reporter,
+    recogniser: Decoder, recordings: Sequence[Recording], options: OutputOptions, work: Work, reporter: Reporter
 ) -> AbstractContextManager[Iterator[Any]]:
-    """Offer the results in order: while one recording is read, or from this machine's threads, or from a cluster."""
+    """Offer the results in order: while one recording is read, or from this machine's threads."""
     paths, rate = [recording.path for recording in recordings], recogniser.config.features.sample_rate
-    form, (jobs, alternatives, channel, live) = options.form, work
+    form, alternatives, channel = options.form, work.alternatives, work.channel
     if paths == [STDIN.path]:
-        opening = sound_file.opened_stdin(rate, raw_rate, channel, say=reporter.note)
-        return _while_read(recogniser, opening, form, alternatives, LOOKAHEAD if live else None)
-    if cluster is not None and paths:
-        return decoded_on(cluster, recogniser, paths, alternatives, channel)
+        opening = sound_file.opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
+        return _while_read(recogniser, opening, form, alternatives, LOOKAHEAD if work.live else None)
     if len(paths) == 1 and options.folder is None and WRITERS[form].is_live:
         opening = sound_file.opened(paths[0], rate, channel)
         return _while_read(recogniser, opening, form, alternatives, None, BLOCK_FRAMES)
-    return nullcontext(recogniser.decode_all(paths, jobs, alternatives, channel))
+    return nullcontext(recogniser.decode_all(paths, work.jobs, alternatives, channel))
 
 
 @contextmanager
 def _while_read(
-    recogniser: Recogniser,
+    recogniser: Decoder,
     opening: AbstractContextManager[Blocks],
     form: str,
     alternatives: int,
@@ -238,56 +181,6 @@ def _while_read(
 def _complete(segments: Iterator[Segment], blocks: Blocks) -> Recognition:
     phones = tuple(segments)  # first: the length is known at the end
     return Recognition(str(STDIN.path), blocks.seconds, phones)
-
-
-@contextmanager
-def decoded_on(
-    address: str, recogniser: Recogniser, paths: Sequence[Path], alternatives: int = 0, channel: int | None = None
-) -> Iterator[Iterator[Recognition | InputError]]:
-    """Offer the result of each recording, in order, or the error of one that cannot be decoded.
-
-    Parameters
-    ----------
-    address : str
-        Of the scheduler: ``tcp://host:8786``.
-    recogniser : Recogniser
-        On the CPU; each worker gets a copy.
-    paths : sequence of Path
-        Relative ones from the working folder, which has the same path on each worker.
-    alternatives, channel
-        As for `Recogniser.decode`.
-
-    Raises
-    ------
-    InputError
-        As `on_cluster`; or a recording is not on a worker.
-    """
-    work = partial(_decode_shared, Path.cwd(), alternatives, channel)
-    try:
-        with on_cluster(address, work, paths, versions, shared=recogniser) as results:
-            yield results
-    except WorkerEnded:
-        raise InputError(
-            "a worker was ended from outside", "run it again with --skip-existing, when the cluster is up"
-        ) from None
-
-
-def _decode_shared(
-    folder: Path, alternatives: int, channel: int | None, recogniser: Recogniser, given: Path
-) -> Recognition | InputError:
-    """Decode on another machine, which has the recordings under the same path; relative ones from `folder`."""
-    path = shared_recording(folder, given, "recordings")
-    try:
-        with shared_among(threads()):
-            result = recogniser.decode(path, alternatives=alternatives, channel=channel)
-    except InputError as error:
-        return InputError(error.what.replace(str(path), str(given)), error.fix)
-    return replace(result, file=str(given))
-
-
-def versions() -> dict[str, str]:
-    """Return what must be alike on all machines for their results to be."""
-    return {**workers.versions(), "numba": version("numba")}
 
 
 COLUMNS = ("file", "start", "rank", "total", "acoustic", "lm", "phones")
@@ -337,7 +230,7 @@ class _Table(Writer):
 
 
 def _rows(
-    recogniser: Recogniser, count: int, options: OutputOptions, doubt: Doubt | None, recording: Recording
+    recogniser: Decoder, count: int, options: OutputOptions, doubt: Doubt | None, recording: Recording
 ) -> list[Row]:
     (name,) = options.names([recording])
     rows = []

@@ -28,7 +28,7 @@ from speechctc.inference import boundary_model as boundaries
 from speechctc.inference import goodness, judge
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
-from speechctc.inference.load_lm import load_lm, relative
+from speechctc.inference.load import load_lm, relative
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm import tuned
 from speechctc.lm.model import NgramModel

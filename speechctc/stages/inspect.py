@@ -20,7 +20,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import output_frames
 from speechctc.model.maxout import Maxout, PieceWins
-from speechctc.model.net import Layer
+from speechctc.model.net import ConvCTCNet, Layer, net_of
 from speechctc.pages import figures as pictures
 from speechctc.pages.figures import require_matplotlib
 from speechctc.pages.page import data_url, render_page
@@ -66,7 +66,7 @@ def inspect(
         matplotlib is not installed, there is no such layer or phone, or the recording cannot be used.
     """
     require_matplotlib()
-    layers = layers_of(recogniser.checkpoint)
+    layers = layers_of(net_of(recogniser.checkpoint))
     chosen = layer or "conv1"
     if chosen not in layers:
         raise InputError(f"--layer {chosen}: the model has no such layer", f"name one of: {' '.join(layers)}")
@@ -192,9 +192,9 @@ class Inside:
     units: dict[str, tuple[Unit, ...]]
 
 
-def layers_of(checkpoint: Checkpoint) -> dict[str, Layer]:
+def layers_of(net: ConvCTCNet) -> dict[str, Layer]:
     """Return the hidden layers by name: conv1, conv2, ..., dense1, ..."""
-    parts = {"conv": checkpoint.net.convs, "dense": checkpoint.net.dense}
+    parts = {"conv": net.convs, "dense": net.dense}
     named = {f"{kind}{number}": layer for kind in parts for number, layer in enumerate(parts[kind], start=1)}
     return {name: layer for name, layer in named.items() if isinstance(layer, Layer)}
 
@@ -208,11 +208,11 @@ def look_inside(checkpoint: Checkpoint, samples: Array) -> Inside:
     InputError
         The recording is shorter than one frame.
     """
-    net, features, frames = checkpoint.net.eval(), *net_input_of(checkpoint, samples)
+    net, features, frames = net_of(checkpoint).eval(), *net_input_of(checkpoint, samples)
     last = int(output_frames(int(frames), checkpoint.config.model))
     mask = frame_mask(torch.tensor([last], device=features.device), last)
     maps, units, wins, hooks = {}, {}, PieceWins(), []
-    for name, layer in layers_of(checkpoint).items():
+    for name, layer in layers_of(net).items():
 
         def see(layer: Layer, args: tuple[Tensor, ...], result: Tensor, name: str = name) -> None:
             maps[name] = _array(result[0])
@@ -242,7 +242,7 @@ def saliency(checkpoint: Checkpoint, samples: Array, phone: int, frame: int) -> 
     """
     features, frames = net_input_of(checkpoint, samples)
     features.requires_grad_()
-    logits, _ = checkpoint.net.eval()(features, frames)
+    logits, _ = net_of(checkpoint).eval()(features, frames)
     (gradient,) = torch.autograd.grad(logits[0].log_softmax(1)[frame, phone], features)
     return _array((gradient * features).abs().sum(1)[0])
 

@@ -23,10 +23,10 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance, note_text
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tier_utterances import UNCORRECTED
-from speechctc.inference.calibration import right_phones
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.metrics.edits import right_phones
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.phones.folding import STRIP, Folding, choose_folding, parse_folding

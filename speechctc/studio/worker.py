@@ -92,7 +92,8 @@ class Worker:
     def do_load(self, model: Path | None, request: int) -> dict[str, Any]:
         """Load a model, which replaces the one before; return its folder, its phones and a line on it."""
         from speechctc.core.progress import Reporter
-        from speechctc.inference.recogniser import ONLY, Recogniser
+        from speechctc.inference.decoder import ONLY
+        from speechctc.inference.recogniser import Recogniser
         from speechctc.inference.unsure import Doubt, has_ngram
         from speechctc.model.checkpoint import BUILT_IN
         from speechctc.stages.used_model import find_and_describe

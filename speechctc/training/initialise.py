@@ -12,8 +12,8 @@ from speechctc.config.schema import Config
 from speechctc.core.bundled import MODELS, bundled_folder
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
-from speechctc.model.checkpoint import Checkpoint, build_net, find_checkpoint, load_checkpoint
-from speechctc.model.net import ConvCTCNet
+from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
+from speechctc.model.net import ConvCTCNet, build_net, net_of
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.matching import Match, match_phones
 
@@ -102,7 +102,7 @@ def load_pretrained(net: ConvCTCNet, config: Config, inventory: Inventory, sourc
     here = [0, *inventory.encode(matches)]
     there = [0, *source.inventory.encode(match.phone for match in matches.values())]
     weights = net.state_dict()
-    for name, value in source.net.state_dict().items():
+    for name, value in net_of(source).state_dict().items():
         if name.startswith("output."):
             weights[name][torch.tensor(here)] = value[torch.tensor(there)]
         else:

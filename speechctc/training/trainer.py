@@ -20,7 +20,7 @@ from speechctc.core.progress import Reporter
 from speechctc.metrics.per import PER_MEANS
 from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.model.layers import receptive_field
-from speechctc.model.net import parameter_count
+from speechctc.model.net import net_of, parameter_count
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.dev_score import DevScore, constant_loss, score_dev
 from speechctc.training.distributed import Ranks
@@ -258,7 +258,7 @@ class Trainer:
     def _take_best(self) -> None:
         """Go on from the best weights, with a new optimiser and a new average."""
         self.ranks.wait()
-        self.learner.net.load_state_dict(load_checkpoint(self.run.best).net.state_dict())
+        self.learner.net.load_state_dict(net_of(load_checkpoint(self.run.best)).state_dict())
         self.learner.start_stage(self.stage)
 
     def _end_stage_early(self) -> None:
@@ -326,7 +326,7 @@ class Trainer:
         if "plan" in checkpoint.state:
             what = f"{self.run.last}: saved by an early version, whose trainings cannot be resumed any more"
             raise InputError(what, f"begin another run (--run DIR) with train.init_from={self.run.best}")
-        self.learner.net.load_state_dict(checkpoint.net.state_dict())
+        self.learner.net.load_state_dict(net_of(checkpoint).state_dict())
         tensors = {name: torch.from_numpy(value) for name, value in checkpoint.state.items()}
         state = ResumeState.of(tensors, len(self.data.train.split))
         self.stage = self.stages[min(state.stage, len(self.stages) - 1)]

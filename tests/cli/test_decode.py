@@ -405,7 +405,7 @@ def test_decoding_and_aligning_load_nothing_they_do_not_need(here: Path) -> None
 def test_recordings_that_are_not_there_are_named_before_a_model_is_loaded(
     speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speechctc.cli.options.load_recogniser", lambda *_, **__: pytest.fail("loaded a model"))
+    monkeypatch.setattr("speechctc.cli.options.load_decoder", lambda *_, **__: pytest.fail("loaded a model"))
     result = speechctc("decode", "absent.wav", "gone/*.wav")
     assert (result.status, result.out) == (2, "")
     assert result.err == "speechctc: gone/*.wav: no file matches this pattern; check the path, and where you are\n"
@@ -419,7 +419,7 @@ def test_out_of_memory_is_one_line(
     def load(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("speechctc.cli.options.load_recogniser", load)
+    monkeypatch.setattr("speechctc.cli.options.load_decoder", load)
     result = speechctc("decode", Path(__file__))
     assert result.status == 2
     assert result.err.startswith("speechctc: out of memory (") and result.err.count("\n") == 1

@@ -20,7 +20,8 @@ from speechctc.core.workers import WorkFailed, on_cluster
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.output import OutputOptions
 from speechctc.stages import extract as extract_stage
-from speechctc.stages.decode import decode, decoded_on
+from speechctc.stages.decode import decode
+from speechctc.stages.decode_sources import Cluster, decoded_on
 from speechctc.stages.extract import Job, extract, extracted
 from tests.forked import Forked
 from tests.tones import write_config
@@ -172,7 +173,7 @@ def test_a_cluster_finds_the_same_phones_though_a_worker_is_killed(
     recogniser = speechctc.load(tiny_model, device="cpu")
     options = OutputOptions("json", None, Path("there"))
     reporter = KillsOne(5, victim.kill)
-    assert decode(recogniser, [Path("corpus")], options, reporter, address) == 1
+    assert decode(recogniser, [Path("corpus")], options, reporter, source=Cluster(address)) == 1
     assert victim.wait(600) != 0
     assert decode(recogniser, [Path("corpus")], replace(options, folder=Path("alone")), Recorder()) == 1
     assert len(features(Path("there"))) > 20 and features(Path("there")) == features(Path("alone"))

@@ -21,6 +21,7 @@ from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.features import encoder as encoders
 from speechctc.features.extractor import extractor
+from speechctc.model.net import net_of
 from tests.tiny_encoder import DEPTH, FAMILIES, SIZE, write_encoder
 from tests.tones import write_config
 from tests.train_helpers import Recorder
@@ -113,7 +114,7 @@ def test_a_model_on_an_encoder_is_extracted_trained_and_used(tmp_path: Path, mon
     trained = speechctc.train(base, settings, reporter=Recorder())
     assert trained.dev is not None and trained.dev.counts.per < 75  # 100: nothing is named; chance: above 75
     model = speechctc.load(trained.run, "cpu")
-    mixed = model.checkpoint.net.mix
+    mixed = net_of(model.checkpoint).mix
     assert mixed is not None and mixed.shape == (DEPTH,) and float(mixed.detach().abs().max()) > 0
     score = speechctc.evaluate(model, "test", reporter=Recorder())
     assert score.counts.per < 75

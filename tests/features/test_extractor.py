@@ -16,7 +16,8 @@ from speechctc.features.extractor import FeatureExtractor, Rows, extractor
 from speechctc.features.filterbank import net_input, sliding_cmn_one, static_features
 from speechctc.inference.segmenter import FrameClock
 from speechctc.inference.streaming import Forward
-from speechctc.model.checkpoint import Checkpoint, build_net
+from speechctc.model.checkpoint import Checkpoint
+from speechctc.model.net import build_net, net_of
 from speechctc.phones.inventory import Inventory
 from speechctc.training.augment import Augmenter
 
@@ -61,7 +62,7 @@ def test_logits_in_blocks_are_those_of_one_pass(config: Config) -> None:
     frames = torch.tensor([len(static)])
     with torch.inference_mode():
         inputs = net_input(static[None], frames, torch.zeros(shape), torch.ones(shape), config.features)
-        wanted, _ = checkpoint.net.eval()(inputs, frames)
+        wanted, _ = net_of(checkpoint).eval()(inputs, frames)
     forward = Forward(checkpoint)
     for gated in (False, True):
         found = np.concatenate(list(forward.in_blocks(iter(np.split(sound.numpy(), 40)), 60, gated)))

@@ -13,7 +13,7 @@ from speechctc.config.load import load_config
 from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.features.extractor import INT16_SCALE, extractor
-from speechctc.model.checkpoint import build_net
+from speechctc.model.net import build_net
 from speechctc.phones.inventory import named_inventory
 
 SOUND = 0.1 * torch.randn(16000, generator=torch.Generator().manual_seed(3)) * torch.linspace(0, 1, 16000)

@@ -34,7 +34,7 @@ from speechctc.features.shards import read_split
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.goodness import Goodness
-from speechctc.inference.load_lm import load_lm
+from speechctc.inference.load import load_lm
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.wanted import read_inventory
 from speechctc.lm.tuned import check_untouched, read_tuned, tuned_settings

@@ -31,7 +31,8 @@ from speechctc.inference.goodness import RANKS, Goodness, Usual
 from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm, SavedLstm, save_lstm
 from speechctc.lm.tuned import write_tuned
-from speechctc.model.checkpoint import Checkpoint, arrays_of, build_net, save_checkpoint
+from speechctc.model.checkpoint import Checkpoint, arrays_of, save_checkpoint
+from speechctc.model.net import build_net
 from speechctc.phones.inventory import inventory_of
 from speechctc.studio.document import Document
 from speechctc.training.distributed import Ranks

@@ -16,8 +16,8 @@ from speechctc.inference.calibration import (
     expected_calibration_error,
     fit,
     log_odds,
-    right_phones,
 )
+from speechctc.metrics.edits import right_phones
 from speechctc.phones.folding import parse_folding
 
 

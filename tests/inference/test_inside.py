@@ -11,6 +11,7 @@ import torch
 from speechctc.cli import app
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.maxout import PieceWins
+from speechctc.model.net import net_of
 from speechctc.stages.inspect import layers_of, look_inside, net_input_of, saliency
 from tests.tiny_model import sing, write_song
 
@@ -22,11 +23,11 @@ def test_maps_posteriors_and_units_are_those_of_the_net(tiny_model: Path) -> Non
     seen = look_inside(recogniser.checkpoint, SAMPLES)
     logits = torch.from_numpy(recogniser.logits(SAMPLES, 16000))
     assert np.allclose(seen.log_posteriors, logits.log_softmax(1).numpy(), atol=1e-4)
-    assert list(layers_of(recogniser.checkpoint)) == ["conv1", "conv2", "dense1"] == list(seen.maps)
+    assert list(layers_of(net_of(recogniser.checkpoint))) == ["conv1", "conv2", "dense1"] == list(seen.maps)
     assert list(seen.units) == ["conv1", "conv2"]  # dense1 is normalised between its pieces and maxout
     with torch.no_grad():
         features, _ = net_input_of(recogniser.checkpoint, SAMPLES)
-        values = layers_of(recogniser.checkpoint)["conv1"].conv(features)[0].flatten(1)
+        values = layers_of(net_of(recogniser.checkpoint))["conv1"].conv(features)[0].flatten(1)
     for unit in seen.units["conv1"]:
         first, second = values[unit.number], values[unit.number + 12]
         (a, b), (m, n) = unit.slopes, unit.means
@@ -58,7 +59,7 @@ def test_saliency_is_the_derivative_times_the_input(tiny_model: Path) -> None:
             moved = features.clone()
             moved[0, channel, band, frame] += step
             with torch.no_grad():
-                scores.append(float(checkpoint.net(moved, frames)[0][0].log_softmax(1)[4, 1]))
+                scores.append(float(net_of(checkpoint)(moved, frames)[0][0].log_softmax(1)[4, 1]))
         total += abs((scores[0] - scores[1]) / 2e-3 * float(features[0, channel, band, frame]))
     assert found.max() == pytest.approx(total, rel=0.05)
 

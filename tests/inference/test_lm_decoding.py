@@ -120,7 +120,7 @@ def test_blocks_make_no_difference(model: Recogniser, monkeypatch: pytest.Monkey
     assert len(whole) > 100 and all(a.end <= b.start for a, b in zip(whole, whole[1:], strict=False))
     for size in (1, 7, 500):
         blocks = [logits[k : k + size] for k in range(0, len(logits), size)]
-        monkeypatch.setattr(model.forward, "in_blocks", lambda *_, blocks=blocks: blocks)
+        monkeypatch.setattr(model.forward, "in_blocks", lambda *_, blocks=blocks, **__: blocks)
         assert list(model.segments(Opened(18.0), 2)) == whole  # type: ignore[arg-type]
 
 
@@ -135,7 +135,7 @@ def test_phones_come_while_the_recording_goes_on(model: Recogniser, monkeypatch:
             seen = k + 10
             yield logits[k : k + 10]
 
-    monkeypatch.setattr(model.forward, "in_blocks", lambda *_: blocks())
+    monkeypatch.setattr(model.forward, "in_blocks", lambda *_, **__: blocks())
     late = [seen * model.clock.step - segment.end for segment in model.segments(Opened(128.0))]  # type: ignore[arg-type]
     assert len(late) == 800 and max(late[:-1]) < 2.8
 

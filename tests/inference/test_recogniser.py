@@ -255,8 +255,8 @@ def test_batches_give_the_same_times_and_take_what_is_too_long_alone(
     paths = [tmp_path / f"{k}.wav" for k in range(5)]
     for k, path in enumerate(paths):
         write_song(path, SONG * (1 + k % 3), seed=k)
-    monkeypatch.setattr("speechctc.inference.recogniser.BUNDLE", 3)
-    monkeypatch.setattr("speechctc.inference.recogniser.BATCH_FRAMES", 250)
+    monkeypatch.setattr("speechctc.inference.decoder.BUNDLE", 3)
+    monkeypatch.setattr("speechctc.inference.decoder.BATCH_FRAMES", 250)
     for path, batched in zip(paths, model.decode_in_batches(paths), strict=True):
         alone = model.decode(path)
         assert isinstance(batched, Recognition)

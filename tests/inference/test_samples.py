@@ -15,7 +15,7 @@ import torch
 import speechctc
 from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError
-from speechctc.inference import recogniser
+from speechctc.inference import decoder
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -132,7 +132,7 @@ def test_a_result_is_short_to_look_at() -> None:
 
 
 def test_the_examples_of_the_docstrings_run() -> None:
-    for module in (speechctc, recogniser):
+    for module in (speechctc, decoder):
         failed, tried = doctest.testmod(module)
         assert failed == 0 and tried >= 3
 

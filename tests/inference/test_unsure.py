@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.inference.output import OutputOptions
+from speechctc.inference.output import OutputOptions, Work
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -89,7 +89,7 @@ def test_the_best_sequences_are_doubted_by_the_best_path(
     write_song(tmp_path / "a.wav", ["low"])
     doubt, recorder = Doubt(english, by_best_path=True), Recorder()
     options = OutputOptions("tsv", tmp_path / "a.tsv")
-    assert decode(english, [tmp_path / "a.wav"], options, recorder, doubt=doubt, nbest=1) == 0
+    assert decode(english, [tmp_path / "a.wav"], options, recorder, Work(nbest=1), doubt) == 0
     said = [line for line in recorder.said if "another language" in line]
     assert len(said) == doubted and all(
         "--lm-weight 0" in line and str(MIN_CONFIDENCE_WITHOUT_LM) in line for line in said

@@ -9,14 +9,8 @@ from speechctc.config.load import load_config
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.model.checkpoint import (
-    Checkpoint,
-    build_net,
-    fill_checkpoint,
-    find_checkpoint,
-    load_checkpoint,
-    save_checkpoint,
-)
+from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpoint, load_checkpoint, save_checkpoint
+from speechctc.model.net import build_net, net_of
 from speechctc.phones.inventory import Inventory
 
 
@@ -35,8 +29,8 @@ def test_what_is_saved_is_loaded(tmp_path: Path, checkpoint: Checkpoint) -> None
     assert loaded.config == checkpoint.config
     assert loaded.inventory == checkpoint.inventory
     assert np.array_equal(loaded.mean, checkpoint.mean) and np.array_equal(loaded.std, checkpoint.std)
-    for name, tensor in checkpoint.net.state_dict().items():
-        assert torch.equal(loaded.net.state_dict()[name], tensor)
+    for name, tensor in net_of(checkpoint).state_dict().items():
+        assert torch.equal(net_of(loaded).state_dict()[name], tensor)
     assert loaded.facts["epoch"] == 3
     assert {"speechctc", "torch", "python"} <= set(loaded.facts["versions"])
 

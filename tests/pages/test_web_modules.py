@@ -27,7 +27,8 @@ from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.search import LmSearch
-from speechctc.model.checkpoint import Checkpoint, build_net, fill_checkpoint
+from speechctc.model.checkpoint import Checkpoint, fill_checkpoint
+from speechctc.model.net import build_net
 from speechctc.pages.spectrogram import SpectrogramSettings, levels_db
 from speechctc.phones.inventory import inventory_of
 from speechctc.stages.export import about_model

@@ -20,7 +20,7 @@ from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.registry import read_corpus
-from speechctc.inference.load_lm import load_lm
+from speechctc.inference.load import load_lm
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.variants import with_lms
 from speechctc.lm import tuned
@@ -29,6 +29,7 @@ from speechctc.lm.model import NgramModel
 from speechctc.lm.ngram import estimate
 from speechctc.model import checkpoint as checkpoints
 from speechctc.model.checkpoint import load_checkpoint
+from speechctc.model.net import net_of
 from speechctc.stages.export import export
 from tests.train_helpers import run_once
 
@@ -68,7 +69,7 @@ def test_it_is_half_as_large_and_says_nothing_of_this_machine(run: Path, trained
 def test_a_model_card_is_written_and_a_persons_is_kept(run: Path, here: Path) -> None:
     export(run, here / "given")
     card = (here / "given" / "README.md").read_text(encoding="utf-8")
-    net = load_checkpoint(here / "given").net
+    net = net_of(load_checkpoint(here / "given"))
     assert f"{sum(each.numel() for each in net.parameters()):,} parameters" in card
     assert "| an n-gram of phones" in card and "--model given" in card and "{" not in card
     (here / "given" / "README.md").write_text("Mine: forty speakers of Kalo.", encoding="utf-8")

@@ -15,6 +15,7 @@ from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import net_input
 from speechctc.lm.search import GreedySearch, best_labels
 from speechctc.model.checkpoint import BUILT_IN, Checkpoint, load_checkpoint
+from speechctc.model.net import net_of
 from speechctc.stages import export_onnx
 from speechctc.stages.export import export
 from tests.command import Command
@@ -42,7 +43,7 @@ def test_logits_and_phones_are_torchs(speechctc: Command, tmp_path: Path) -> Non
         mean, std = torch.from_numpy(checkpoint.mean), torch.from_numpy(checkpoint.std)
         inputs = net_input(torch.from_numpy(static), frames, mean, std, features)
         with torch.inference_mode():
-            expected, outputs = checkpoint.net.eval()(inputs, frames)
+            expected, outputs = net_of(checkpoint).eval()(inputs, frames)
         assert counts.tolist() == outputs.tolist() and found.shape == expected.shape
         for ours, theirs, count in zip(found, expected, counts, strict=True):
             np.testing.assert_allclose(ours[:count], theirs[:count], atol=1e-4)

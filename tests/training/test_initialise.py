@@ -12,7 +12,8 @@ import torch
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.model.checkpoint import BUILT_IN, Checkpoint, build_net, load_checkpoint, save_checkpoint
+from speechctc.model.checkpoint import BUILT_IN, Checkpoint, load_checkpoint, save_checkpoint
+from speechctc.model.net import build_net, net_of
 from speechctc.phones.inventory import Inventory
 from speechctc.training.initialise import find_pretrained, first_net, load_pretrained
 from tests.train_helpers import Recorder, run_once, score_once, trainer_of
@@ -27,13 +28,14 @@ def test_weights_go_over_and_phones_keep_their_rows(extracted: Path, here: Path)
     net = build_net(config, inventory)
     fresh = net.output.weight.detach().clone()
     assert set(load_pretrained(net, config, inventory, source)) == set(known)
-    for ours, theirs in zip(net.convs.parameters(), source.net.convs.parameters(), strict=True):
+    for ours, theirs in zip(net.convs.parameters(), net_of(source).convs.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     assert torch.equal(net.output.weight[1], fresh[1])
-    assert torch.equal(net.output.weight[0], source.net.output.weight[0])
-    assert torch.equal(net.output.weight[2:], source.net.output.weight[1:].flip(0))
-    assert net.output.bias is not None and source.net.output.bias is not None
-    assert torch.equal(net.output.bias[2:], source.net.output.bias[1:].flip(0))
+    assert torch.equal(net.output.weight[0], net_of(source).output.weight[0])
+    assert torch.equal(net.output.weight[2:], net_of(source).output.weight[1:].flip(0))
+    given = net_of(source).output.bias
+    assert net.output.bias is not None and given is not None
+    assert torch.equal(net.output.bias[2:], given[1:].flip(0))
 
 
 def test_a_phone_unknown_by_name_begins_as_its_class(extracted: Path, here: Path) -> None:
@@ -45,7 +47,7 @@ def test_a_phone_unknown_by_name_begins_as_its_class(extracted: Path, here: Path
     net = build_net(config, inventory)
     matches = load_pretrained(net, config, inventory, source)
     assert (matches["zh"].phone, matches["ao"].phone) == ("sh", "aa")
-    assert torch.equal(net.output.weight[:3], source.net.output.weight[:3])
+    assert torch.equal(net.output.weight[:3], net_of(source).output.weight[:3])
 
 
 @pytest.mark.parametrize(("setting", "is_uniform"), [("none", True), ("layer", False)])
@@ -100,12 +102,12 @@ def test_a_net_goes_on_with_a_context_and_not_without(extracted: Path, here: Pat
     settings = (*model, f"train.init_from={here / 'b'}")
     net = first_net(load_config(extracted, settings), source.inventory, here / "b", Recorder())
     features, frames = torch.randn(1, 3, source.config.features.static_dims, 50), torch.tensor([50])
-    assert torch.equal(net.eval()(features, frames)[0], source.net.eval()(features, frames)[0])
+    assert torch.equal(net.eval()(features, frames)[0], net_of(source).eval()(features, frames)[0])
     run_once(extracted, here / "c", "train.epochs=1", *settings)
     learned = load_checkpoint(here / "c" / "last")
     assert float(np.abs(learned.weights["context.up.0.weight"]).max()) > 0
     with pytest.raises(InputError, match=r"another kind of net: model\.context=3 there, 0 here"):
-        load_pretrained(source.net, source.config, source.inventory, learned)
+        load_pretrained(net_of(source), source.config, source.inventory, learned)
 
 
 def test_the_bundled_model_is_taken_by_name_for_phones_in_ipa(here: Path) -> None:
@@ -114,7 +116,7 @@ def test_the_bundled_model_is_taken_by_name_for_phones_in_ipa(here: Path) -> Non
     net = first_net(config, inventory, Path("english"), recorder)
     source = load_checkpoint(BUILT_IN)
     rows = [source.inventory.phones.index(phone) + 1 for phone in ("iy", "k", "ch", "iy")]
-    assert torch.equal(net.output.weight[2:], source.net.output.weight[rows])
+    assert torch.equal(net.output.weight[2:], net_of(source).output.weight[rows])
     (said,) = recorder.said
     for part in ("bundled model english (39 phones, cmu39)", "1 by name, 2 by table", "y as iy", "afresh (T1)"):
         assert part in said, said

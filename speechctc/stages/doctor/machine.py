@@ -20,7 +20,7 @@ from speechctc.core.cores import cores
 from speechctc.core.devices import choose_device, nvidia_driver, total_memory
 from speechctc.core.progress import Reporter
 from speechctc.ctc import nvrtc
-from speechctc.model.checkpoint import build_net
+from speechctc.model.net import build_net
 from speechctc.phones.inventory import Inventory
 from speechctc.stages.doctor.disk import check_disk
 from speechctc.stages.doctor.finding import Diagnosis, Finding, finding

@@ -1,20 +1,46 @@
-"""Read the language model that ``--lm`` names."""
+"""Read models to recognise with: a decoder for a device, and the language model that ``--lm`` names."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from speechctc.core import files
 from speechctc.core.bundled import bundled_folder
+from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_arrays
+from speechctc.inference.decoder import Decoder
+from speechctc.inference.streaming import NetMaker
 from speechctc.lm.arpa import read_arpa
 from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.model import LanguageModel, NgramModel, find_lstm
 from speechctc.model.checkpoint import FREQUENCIES, Checkpoint
+from speechctc.model.numpy_net import NumpyNet
 from speechctc.phones.inventory import Inventory
+
+
+def load_decoder(folder: Path, device: str = "auto") -> Decoder:
+    """Read the model in the folder of a checkpoint, to decode on a device.
+
+    Raises
+    ------
+    InputError
+        As `Decoder.of_folder`; or there is no such device.
+    """
+    chosen = recognition_device(device)
+    return Decoder.of_folder(folder, device=chosen, net=net_on(chosen))
+
+
+def net_on(device: str) -> NetMaker:
+    """Return what makes nets that compute on a device: numpy on the CPU, torch elsewhere."""
+    if device == "cpu":
+        return NumpyNet
+    from speechctc.model.net import TorchNet
+
+    return partial(TorchNet, device=device)
 
 
 def load_lm(path: Path, inventory: Inventory | None = None, device: str = "cpu") -> LanguageModel:
