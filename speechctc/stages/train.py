@@ -6,26 +6,18 @@ optimiser and the position in the epoch. On a CPU, a resumed run gives the same 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 
 from speechctc import ctc
-from speechctc.audio.recordings import TIERS, files_below
 from speechctc.config.schema import Config
-from speechctc.core.cores import attempt
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError
 from speechctc.core.processes import stop_requests
 from speechctc.core.progress import Reporter
-from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
-from speechctc.features.shards import count_phones, read_split
-from speechctc.stages.doctor.counts import check_counts
-from speechctc.stages.doctor.disk import check_disk
-from speechctc.stages.doctor.threads import check_threads
-from speechctc.stages.plot import CurvesFile
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group
-from speechctc.training.runs import Run
+from speechctc.training.runs import Draw, Run, draw_nothing
 from speechctc.training.trainer import Stopped, Trainer
 
 __all__ = ["Stopped", "train_net"]
@@ -45,10 +37,18 @@ def train_net(config: Config, resume: bool, reporter: Reporter) -> DevScore | No
     return train_rank(config, resume, reporter)[0]
 
 
-def train_rank(config: Config, resume: bool, reporter: Reporter) -> tuple[DevScore | None, bool]:
-    """Train as `train_net` does; return its score, and whether this is the main process."""
-    curves = CurvesFile(config.run / "curves.png", config.train.curves)
-    run = Run(config.run, curves.update)
+def train_rank(
+    config: Config,
+    resume: bool,
+    reporter: Reporter,
+    draw: Draw = draw_nothing,
+    before: Callable[[Trainer], None] = lambda trainer: None,
+) -> tuple[DevScore | None, bool]:
+    """Train as `train_net` does; return its score, and whether this is the main process.
+
+    `draw` is as for `Run`; the main process calls `before` before the first step.
+    """
+    run = Run(config.run, draw)
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)
     with process_group(device) as ranks, run.locked() if ranks.is_main else nullcontext():
@@ -58,8 +58,7 @@ def train_rank(config: Config, resume: bool, reporter: Reporter) -> tuple[DevSco
             ranks.wait()
             trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly(quiet=True))
             if ranks.is_main:
-                _warn(trainer)
-                reporter.note(*filter(None, [curves.note]))
+                before(trainer)
             if device.type == "cpu" and config.train.loss_backend in ("auto", "cpu"):
                 ctc.warm_up()  # may compile it, which takes longer than some epochs
             with stop_requests(trainer.request_stop):
@@ -68,37 +67,6 @@ def train_rank(config: Config, resume: bool, reporter: Reporter) -> tuple[DevSco
             if ranks.is_main:
                 run.abandon()
             raise
-
-
-def _warn(trainer: Trainer) -> None:
-    """Say in a line each what the doctor finds at once."""
-    data, on_cpu = trainer.data, trainer.device.type == "cpu"
-    reading = partial(read_split, features=trainer.config.features.model_dump(mode="json"))
-    test = attempt(reading, trainer.config.data.dir / "test")
-    shards = {split: data.shards[split] for split in ("train", "dev")}
-    shards |= {} if isinstance(test, InputError) else {"test": test}
-    counts = {split: count_phones(each, data.inventory.phones) for split, each in shards.items()}
-    found = [*check_counts(counts), *check_disk((trainer.config.run,)), *(check_threads() if on_cpu else [])]
-    trainer.reporter.warn(*(finding.to_line() for finding in found))
-    if repeated := repeats_note("dev", *data.repeated):
-        trainer.reporter.warn(repeated)
-    if newer := _changed_labels(trainer.config):
-        what = f"newer than the features: {first_few(newer, 3)}; the net learns the labels of before"
-        trainer.reporter.warn(f"{what}; if any changed, run speechctc extract first")
-    if found:
-        trainer.reporter.note("speechctc doctor with this config says why that matters, and looks further")
-
-
-def _changed_labels(config: Config) -> list[str]:
-    """Return the tables and files of tiers that are newer than the features."""
-    corpus, made = config.corpus, config.data.dir / PHONES_FILE
-    if not made.exists():
-        return []
-    paths = [path for split in SPLITS for path in corpus.tables.of(split)]
-    if corpus.root and corpus.kind in ("textgrid", "elan"):
-        paths += [path for path in files_below(corpus.root) if path.suffix.lower() in TIERS]
-    extracted = made.stat().st_mtime
-    return sorted(str(path) for path in paths if path.exists() and path.stat().st_mtime > extracted)
 
 
 class _WarningsOnly(Reporter):

@@ -44,6 +44,10 @@ SAID = tuple("train.epochs train.minutes train.patience train.finetune decode sc
 Draw: TypeAlias = Callable[[Sequence[dict[str, Any]], bool], None]
 
 
+def draw_nothing(epochs: Sequence[dict[str, Any]], last: bool) -> None:
+    """Draw no curves."""
+
+
 class Run:
     """The folder of one run.
 
@@ -54,7 +58,7 @@ class Run:
         Draws the curves of the epochs logged, whatever was drawn before if its second argument is true.
     """
 
-    def __init__(self, folder: Path, draw: Draw = lambda epochs, last: None) -> None:
+    def __init__(self, folder: Path, draw: Draw = draw_nothing) -> None:
         self.folder = folder
         self.best = folder / "best"
         self.last = folder / "last"

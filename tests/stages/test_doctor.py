@@ -168,13 +168,13 @@ def test_a_loss_that_does_not_start_or_is_wrong_is_found(monkeypatch: pytest.Mon
 
 def test_train_says_in_short_what_is_found(tmp_path: Path) -> None:
     from speechctc.stages.extract import extract
-    from speechctc.stages.train import train_net
+    from speechctc.stages.train_and_calibrate import train
 
     tones, recorder = clean(tmp_path), Recorder()
     FAULTS["a rare phone"][0](tones)
     config = load_config(tones.write())
     extract(config, Recorder())
-    train_net(config, False, recorder)
+    train(config, False, recorder)
     warning = "warning: phones that occur fewer than 5 times in train: 1 (once (1)); correct them"
     assert any(line.startswith(warning) for line in recorder.said)
     assert any("speechctc doctor" in line for line in recorder.said)

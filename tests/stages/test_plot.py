@@ -11,7 +11,7 @@ from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.pages import figures
 from speechctc.stages.plot import CurvesFile, plot
-from speechctc.stages.train import train_net
+from speechctc.stages.train_and_calibrate import train
 from tests.train_helpers import Recorder
 from tests.training.test_sentinel import record
 
@@ -37,7 +37,7 @@ def test_the_logs_of_a_sweep_among_its_runs_are_passed_over(here: Path) -> None:
 def test_a_run_keeps_its_curves_up_to_date(extracted: Path, here: Path) -> None:
     pytest.importorskip("matplotlib")
     recorder = Recorder()
-    train_net(load_config(extracted, [f"run={here}/r", "train.epochs=2", "train.curves=true"]), False, recorder)
+    train(load_config(extracted, [f"run={here}/r", "train.epochs=2", "train.curves=true"]), False, recorder)
     assert (here / "r" / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert f"curves of this run: {here}/r/curves.png, kept up to date" in recorder.said
 
@@ -47,7 +47,7 @@ def test_a_training_without_matplotlib_goes_on_and_says_so_once(
 ) -> None:
     monkeypatch.setattr(figures, "is_available", lambda: False)
     recorder = Recorder()
-    train_net(load_config(extracted, [f"run={here}/r", "train.epochs=2", "train.curves=true"]), False, recorder)
+    train(load_config(extracted, [f"run={here}/r", "train.epochs=2", "train.curves=true"]), False, recorder)
     (line,) = [line for line in recorder.said if "matplotlib" in line]
     assert "pip install '.[report]'" in line and not (here / "r" / "curves.png").exists()
     with pytest.raises(InputError, match="matplotlib, which is not installed"):

@@ -26,6 +26,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.extract import extract
 from speechctc.stages.train import Stopped, train_net
+from speechctc.stages.train_and_calibrate import train
 from speechctc.training.batches import Batch
 from speechctc.training.run_state import Progress
 from speechctc.training.train_step import TrainStep
@@ -58,7 +59,7 @@ def test_labels_that_changed_after_extraction_are_named(extracted: Path, here: P
     for reporter, later in zip(reporters, (-10, 10), strict=True):
         made = (config.data.dir / "phones.tsv").stat().st_mtime
         os.utime(table, (made + later, made + later))
-        train_net(config, later > 0, reporter)
+        train(config, later > 0, reporter)
     before, after = (sum("newer than the features: " in each for each in r.said) for r in reporters)
     assert (before, after) == (0, 1)
 
@@ -70,7 +71,7 @@ def test_phones_of_test_count_beside_those_of_dev(here: Path) -> None:
     extract(load_config(config), Recorder())
     said = []
     for run in ("with", "without"):
-        score_once(config, here / run, "train.epochs=1", recorder=(recorder := Recorder()))
+        train(load_config(config, [f"run={here / run}", "train.epochs=1"]), False, recorder := Recorder())
         said.append(any("neither in dev nor in test" in each and "top (" in each for each in recorder.said))
         shutil.rmtree(here / "features" / "test", ignore_errors=True)
     assert said == [False, True]
