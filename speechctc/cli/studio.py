@@ -35,18 +35,33 @@ def studio_command(
     serve(folder, at, model, port, browser, show, say, wanted)
 
 
-def plugins_command(folder: Path, model: Path | None = None, overwrite: bool = False) -> None:
+def plugins_command(
+    folder: Path | None = None, install: bool = False, model: Path | None = None, overwrite: bool = False
+) -> None:
     """Write plugins for ELAN and Praat.
 
-    ELAN gets a recogniser, Praat a command for sounds; both run this installation.
+    ELAN gets a recogniser, Praat commands for sounds and for the intervals of TextGrids; both run this installation.
     """
-    from speechctc.studio.plugins import ELAN, PRAAT, install
+    from speechctc.studio import plugins
 
     own = model is not None and model.exists()
     if model is not None and not own and bundled_folder(model) is None:
         raise InputError(f"{model}: no such model", "name the folder of a run or of an exported model")
-    if folder.exists() and not folder.is_dir():
+    if (folder is None) != install:
+        raise InputError("either a folder or --install", "name a folder to copy the plugins from, or give --install")
+    if folder and folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: a file, not a folder", "name a folder")
-    install(folder, str(model.resolve()) if model is not None and own else str(model or "english"), overwrite)
-    show(f"{folder / ELAN}: copy it into the folder 'extensions' of ELAN; see docs/guide/elan.md")
-    show(f"{folder / PRAAT}: copy it into the preferences folder of Praat; see docs/guide/praat.md")
+    places = plugins.in_folder(folder) if folder else plugins.in_programs()
+    if not places:
+        raise InputError("no preferences folder of Praat and no ELAN found", "start Praat once, or name a folder")
+    plugins.write(places, str(model.resolve()) if model is not None and own else str(model or "english"), overwrite)
+    for place in places:
+        page = f"see docs/guide/{'elan' if place.name == plugins.ELAN else 'praat'}.md"
+        if folder is None:
+            show(f"{place}: written; start the program again; {page}")
+        elif place.name == plugins.ELAN:
+            show(f"{place}: copy it into the folder 'extensions' of ELAN; {page}")
+        else:
+            show(f"{place}: copy it into the preferences folder of Praat; {page}")
+    if any(place.name == plugins.PRAAT for place in places):
+        show("Praat 7 asks whether you trust the script: choose its last answer, which lasts until Praat ends")

@@ -1,7 +1,10 @@
-"""Writes the plugins for ELAN and Praat into a folder."""
+"""Writes the plugins for ELAN and Praat, into a folder or into the programs."""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -13,16 +16,42 @@ ELAN, PRAAT = "elan-speechctc", "plugin_speechctc"
 # The folder of each plugin, and the files in it.
 FILES = {
     ELAN: ("speechctc.cmdi", "speechctc.sh", "speechctc.bat", "speechctc.html"),
-    PRAAT: ("setup.praat", "recognise.praat"),
+    PRAAT: ("setup.praat", "recognise.praat", "fill.praat", "interval.praat", "procedures.praat"),
 }
 
 
-def install(folder: Path, model: str, overwrite: bool = False) -> list[Path]:
-    """Write both plugins, which run this Python; return their files.
+def in_folder(folder: Path) -> list[Path]:
+    """Return the folders of both plugins inside a folder."""
+    return [folder / plugin for plugin in FILES]
+
+
+def in_programs() -> list[Path]:
+    """Return the folders of the plugins inside the Praats and ELANs of this user that are found.
+
+    Praat's preferences folder exists after its first start: version 7 has another one than those before it. That of
+    ELAN is looked for where its installers put it.
+    """
+    home = Path.home()
+    if sys.platform == "darwin":
+        praats = [home / "Library/Preferences/Praat Prefs", home / "Library/Application Support/Praat"]
+        elans = [*Path("/Applications").glob("ELAN*.app/Contents/app/extensions")]
+    elif sys.platform == "win32":
+        praats = [home / "Praat", home / "AppData/Roaming/Praat"]
+        elans = [*Path(os.environ.get("PROGRAMFILES", "C:/Program Files")).glob("ELAN*/app/extensions")]
+    else:
+        praats = [home / ".praat-dir", Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "praat"]
+        elans = [elan for place in (home, Path("/opt")) for elan in place.glob("[Ee][Ll][Aa][Nn]*/lib/app/extensions")]
+    places = [*(praat / PRAAT for praat in praats), *(elan / ELAN for elan in elans)]
+    return [place for place in places if place.parent.is_dir()]
+
+
+def write(plugins: Sequence[Path], model: str, overwrite: bool = False) -> None:
+    """Write plugins, which run this Python.
 
     Parameters
     ----------
-    folder : Path
+    plugins : sequence of Path
+        Their folders, from `in_folder` or `in_programs`.
     model : str
         The model that they use unless another one is chosen in them.
     overwrite : bool
@@ -33,13 +62,12 @@ def install(folder: Path, model: str, overwrite: bool = False) -> list[Path]:
     InputError
         Files that a person made or changed would be replaced, or a plugin's folder is a link.
     """
-    for plugin in FILES:
-        written.refuse_linked_folder(folder / plugin)
-    texts = {folder / plugin / name: _text(name, model) for plugin, names in FILES.items() for name in names}
+    for plugin in plugins:
+        written.refuse_linked_folder(plugin)
+    texts = {plugin / name: _text(name, model) for plugin in plugins for name in FILES[plugin.name]}
     written.refuse_changed(texts, overwrite)
     for path, text in texts.items():
         written.write_text(path, text, overwrite)
-    return list(texts)
 
 
 def _text(name: str, model: str) -> str:

@@ -372,6 +372,33 @@ def test_plugins_are_written_once_and_for_a_model_that_exists(speechctc: Command
     assert "file: a file, not a folder" in one_line_error(speechctc("plugins", "file"))
 
 
+def test_plugins_are_installed_into_the_praats_that_are_found(
+    speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pathlib.Path.home", lambda: here / "home")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert "no preferences folder of Praat and no ELAN found" in one_line_error(speechctc("plugins", "--install"))
+    assert "either a folder or --install" in one_line_error(speechctc("plugins"))
+    assert "either a folder or --install" in one_line_error(speechctc("plugins", "out", "--install"))
+    places = [here / "home" / name for name in (".praat-dir", ".config/praat")]
+    for place in places:
+        place.mkdir(parents=True)
+    done = speechctc("plugins", "--install")
+    *written, trust = done.out.splitlines()
+    assert [line.partition(": written")[0] for line in written] == [f"{place}/plugin_speechctc" for place in places]
+    assert all((place / "plugin_speechctc/setup.praat").exists() for place in places)
+    assert trust.startswith("Praat 7 asks whether you trust the script")
+    mine = places[0] / "plugin_speechctc/setup.praat"
+    mine.write_text("# mine")
+    assert "made or changed by hand" in one_line_error(speechctc("plugins", "--install"))
+    assert mine.read_text() == "# mine"
+    shutil.rmtree(places[1])
+    places[1].symlink_to(here / "gone")
+    places[0].joinpath("plugin_speechctc/setup.praat").unlink()
+    assert str(places[1]) not in speechctc("plugins", "--install").out, "a link to nothing is no folder"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="its shell closes no output")
 def test_a_closed_output_is_an_error_in_a_line() -> None:
     code = "from speechctc.cli.app import main; main()"

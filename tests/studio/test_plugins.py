@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -17,7 +16,7 @@ from speechctc.audio.textgrids import textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.studio import elan, praat
 from speechctc.studio.elan import read_parameters, read_spans, write_tier
-from speechctc.studio.plugins import ELAN, PRAAT, install
+from speechctc.studio.plugins import ELAN, PRAAT, in_folder, in_programs, write
 from tests.tiny_model import write_song
 
 ROOT = Path(__file__).parent.parent.parent
@@ -69,7 +68,7 @@ def run_recogniser(folder: Path, values: dict[str, str]) -> list[str]:
 @pytest.mark.slow
 def test_elan_gets_tiers_of_phones(tmp_path: Path, tiny_model: Path) -> None:
     folder = tmp_path / "my plugins"
-    install(folder, str(tiny_model))
+    write(in_folder(folder), str(tiny_model))
     _, defaults = described(folder)
     audio, out, symbols = tmp_path / "a ü & b.wav", tmp_path / "out.xml", tmp_path / "own.tsv"
     times = write_song(audio, SONG)
@@ -91,14 +90,15 @@ def test_both_write_phones_by_a_table_of_symbols(here: Path, tiny_model: Path) -
     write_song(here / "a.wav", SONG, 1)
     Path("own.tsv").write_text("low\tɡã\n", encoding="utf-8")
     elan.run({"source": "a.wav", "phones": "a.xml", "model": str(tiny_model), "symbols": "own.tsv"})
-    praat.main("a.wav", "a.TextGrid", "error", str(tiny_model), "own.tsv")
+    python = [sys.executable, "-m", "speechctc.studio.praat"]
+    subprocess.run([*python, "a.wav", "a.TextGrid", "error", "decode", tiny_model, "own.tsv", "", ""], check=True)
     assert not Path("error").exists() and Path("a.wav").exists()
     for name in ("a.xml", "a.TextGrid"):
         assert "ɡã" in Path(name).read_text(encoding="utf-8") and "low" not in Path(name).read_text(encoding="utf-8")
 
 
 def test_elan_is_told_why_it_failed(tmp_path: Path) -> None:
-    install(tmp_path, "english")
+    write(in_folder(tmp_path), "english")
     lines = run_recogniser(tmp_path, {"source": "gone.wav", "phones": str(tmp_path / "out.xml"), "model": "english"})
     assert lines[-1] == "RESULT: FAILED." and "ERROR: gone.wav: no such file; check the path" in lines
     assert not any("Traceback" in line for line in lines) and not (tmp_path / "out.xml").exists()
@@ -127,22 +127,22 @@ def test_parameters_and_tiers_are_read_as_elan_writes_them(tmp_path: Path) -> No
 
 
 def test_what_a_person_changed_in_a_plugin_is_kept(tmp_path: Path) -> None:
-    install(tmp_path, "english")
-    install(tmp_path, "english")
+    write(in_folder(tmp_path), "english")
+    write(in_folder(tmp_path), "english")
     changed = tmp_path / PRAAT / "recognise.praat"
     changed.write_text(changed.read_text() + "# mine\n")
     with pytest.raises(InputError, match=r"recognise.praat: exists and was made or changed by hand"):
-        install(tmp_path, "english")
+        write(in_folder(tmp_path), "english")
     assert changed.read_text().endswith("# mine\n")
 
 
 def test_paths_are_quoted_as_each_language_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/o'neil's \"py\"/python")
-    install(tmp_path, 'a "b" & <c>')
+    write(in_folder(tmp_path), 'a "b" & <c>')
     shell = (tmp_path / ELAN / "speechctc.sh").read_text().splitlines()[-1]
     assert shlex.split(shell)[1] == "/o'neil's \"py\"/python"
     assert described(tmp_path)[1]["model"] == 'a "b" & <c>'
-    assert '"/o\'neil\'s ""py""/python"' in (tmp_path / PRAAT / "recognise.praat").read_text()
+    assert '"/o\'neil\'s ""py""/python"' in (tmp_path / PRAAT / "procedures.praat").read_text()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="files have no modes there")
@@ -161,7 +161,7 @@ def test_praat_leaves_no_recording_where_others_read(
     )
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
-    install(tmp_path, "english")
+    write(in_folder(tmp_path), "english")
     write_song(tmp_path / "a.wav", SONG)
     script = f'Read from file: "{tmp_path}/a.wav"\nrunScript: "{tmp_path}/{PRAAT}/recognise.praat", "english", "own"'
     code = f"import os, parselmouth\nos.umask(0o022)\nparselmouth.praat.run({script!r})"
@@ -175,33 +175,44 @@ def test_praat_leaves_no_recording_where_others_read(
     assert (done.returncode == 0) == (ends == "well") and ("without an answer" in done.stderr) == (ends == "badly")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("praat") is None, reason="Praat is not installed")
-def test_praat_opens_the_phones_of_the_selected_sound(tmp_path: Path, tiny_model: Path) -> None:
-    install(tmp_path, str(tiny_model))
-    write_song(tmp_path / "a.wav", SONG)
-    script = tmp_path / "try.praat"
-    lines = [
-        f'Read from file: "{tmp_path}/a.wav"',
-        'Shift times to: "start time", 3.0',
-        f'runScript: "{tmp_path}/{PRAAT}/recognise.praat", "{tiny_model}", "own"',
-        'selectObject: "TextGrid a"',
-        "count = Get number of intervals: 1",
-        "for k to count",
-        "    label$ = Get label of interval: 1, k",
-        "    start = Get start time of interval: 1, k",
-        '    if label$ <> ""',
-        "        appendInfoLine: label$, tab$, start",
-        "    endif",
-        "endfor",
-        'selectObject: "Sound a"',
-        f'runScript: "{tmp_path}/{PRAAT}/recognise.praat", "{tmp_path}/none", "own"',
+def test_each_praat_and_elan_of_a_user_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the places that Praat's manual gives for versions 6 and 7, and the archives of ELAN."""
+    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert in_programs() == []
+    for system, folders in {
+        "linux": (".praat-dir", ".config/praat", "ELAN-7.0/lib/app/extensions"),
+        "darwin": ("Library/Preferences/Praat Prefs", "Library/Application Support/Praat"),
+        "win32": ("Praat", "AppData/Roaming/Praat"),
+    }.items():
+        for folder in folders:
+            (tmp_path / folder).mkdir(parents=True)
+        monkeypatch.setattr("sys.platform", system)
+        names = (ELAN if "extensions" in folder else PRAAT for folder in folders)
+        assert in_programs() == [tmp_path / folder / name for folder, name in zip(folders, names, strict=True)]
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    (tmp_path / "settings/praat").mkdir(parents=True)
+    assert in_programs()[1] == tmp_path / "settings/praat" / PRAAT
+
+
+def test_the_command_line_of_praat_is_one_of_the_commands(tmp_path: Path) -> None:
+    dictionary = tmp_path / "words.dict"
+    dictionary.write_text("one W AH N\n")
+    given = "a.wav", "a.TextGrid"
+    chosen = ["--model", "ipa", "--symbols", "own", "--out", "a.TextGrid"]
+    tier = ["--tier", "stretches"]
+    assert praat.arguments(*given, "decode", " ipa ", "") == ["decode", "a.wav", *chosen]
+    assert praat.arguments(*given, "decode", "ipa", "own", "pl", "t") == [
+        *("decode", "a.wav", *chosen, "--textgrids", "t"),
+        *tier,
     ]
-    script.write_text("\n".join(lines) + "\n")
-    # Praat's folder for temporary files is the home, which the user of the tests may not be allowed to write to.
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    done = subprocess.run(["praat", "--run", script], capture_output=True, env=environment)
-    told = done.stdout.decode("utf-8", "replace").splitlines()
-    assert [line.split("\t")[0] for line in told] == SONG, done.stderr
-    assert 3.0 <= float(told[0].split("\t")[1]) < 3.1, "in the time of the sound"
-    assert b"speechctc: " in done.stderr and b"/none: no such" in done.stderr
+    for language, words in (
+        ("", []),
+        ("pl", ["--language", "pl"]),
+        (str(dictionary), ["--dictionary", str(dictionary)]),
+    ):
+        source = "--words" if words else "--transcripts"
+        assert praat.arguments(*given, "align", "ipa", "own", language, "t") == [
+            *("align", "a.wav", *chosen, source, "t", *tier, "--limits", *words)
+        ]

@@ -12,33 +12,15 @@ endform
 if numberOfSelected ("Sound") <> 1
     exitScript: "Select one Sound first."
 endif
+@begin
 sound = selected ("Sound")
 name$ = selected$ ("Sound")
 start = Get start time
-
-stem$ = temporaryDirectory$ + "/speechctc-" + string$ (randomInteger (1, 1000000000))
-wav$ = stem$ + ".wav"
-grid$ = stem$ + ".TextGrid"
-error$ = stem$ + ".error"
-
-# Makes an empty file that other users cannot read, and which Praat fills.
-runSubprocess: "@PYTHON@", @MODULE@, "speechctc.studio.praat", wav$
-nocheck Save as WAV file: wav$
-nocheck runSubprocess: "@PYTHON@", @MODULE@, "speechctc.studio.praat", wav$, grid$, error$, model$, symbols$
-deleteFile: wav$
-if fileReadable (error$)
-    message$ = readFile$ (error$)
-    deleteFile: error$
-    selectObject: sound
-    exitScript: "speechctc: ", message$
-endif
-
-if not fileReadable (grid$)
-    exitScript: "speechctc: it ended without an answer; speechctc decode in a terminal may say why."
-endif
-
-textgrid = Read from file: grid$
-deleteFile: grid$
+@speechctc: sound, "decode", model$, symbols$, "", 0
+@tell
+selectObject: speechctc.grid
 Rename: name$
 Shift times to: "start time", start
-selectObject: sound, textgrid
+selectObject: sound, speechctc.grid
+
+include procedures.praat
