@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,12 +36,14 @@ SETTINGS = ("model.convs=[4]", "model.dense=[8]")
 @contextmanager
 def full(size: int = 3000) -> Iterator[None]:
     """Let no file grow beyond so many bytes; it is an `OSError`, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before, cached = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # of modules that are first imported now
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = cached
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -113,7 +116,7 @@ def test_sound_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path, mo
     noise = np.random.default_rng(0).integers(-9999, 9999, 8000).astype(np.int16)
     acts: list[Callable[[], object]] = [
         lambda: sound_file.write_wav(tmp_path / "c.wav", noise, 8000),
-        lambda: synthetic.write_recording(tmp_path / "c.flac", noise),
+        lambda: synthetic.write_recording(tmp_path / "c.wav", noise),
         lambda: sound_file.info(tmp_path / "ab.ogg"),  # several in one file are decoded to a temporary one
         lambda: Waveform(tmp_path / "a.ogg"),
     ]

@@ -1,8 +1,6 @@
-"""Makes the demo corpus with eSpeak NG, in the layout of TIMIT, and reads it.
+"""The demo corpus: American English of eSpeak NG, labelled with the phones of TIMIT.
 
-``TRAIN``, ``DEV`` and ``TEST`` contain ``DR1/<speaker>/SX<n>.WAV`` (16 kHz, 16 bits, RIFF) with .PHN and .TXT files.
-There are no .WRD files, because eSpeak NG joins some words. ``demo.json`` has the settings that the corpus was made
-with. All voices are from one synthesiser and far more similar than those of people.
+All voices are from one synthesiser and far more similar than those of people.
 
 Converts phonemes of eSpeak NG to phones of TIMIT, with times. The order of the phones and nearly all boundaries are
 from the synthesiser. Three things that it does not mark follow rules:
@@ -20,131 +18,102 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Iterator
 from itertools import count, cycle
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.config.corpus_config import DemoConfig
-from speechctc.core import files
+from speechctc.audio.annotations import Interval
+from speechctc.config.corpus_config import CorpusConfig, DemoConfig
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_tables
-from speechctc.corpora import synthetic
-from speechctc.corpora.corpus import SPLITS, Corpus, note_text
-from speechctc.corpora.timit import read_timit
-from speechctc.phones.espeak import Speech
+from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
+from speechctc.corpora.espeak import VARIANTS, speak_all
+from speechctc.corpora.synthetic import Speaker, Speech, Synthesis, bundled_sentences, counts_of, read_synthetic
+from speechctc.phones import espeak
+from speechctc.phones.folding import fold_labels
 from speechctc.phones.labels import pairs
-
-MARKER = "demo.json"
 
 # At 175 words per minute, closures are 16 to 49 ms long and gaps between words 9 ms; both scale with the rate.
 CLOSURE_MS, CLOSURE_WPM = 12.5, 175
 SILENT = 2  # largest value of a silent 16-bit sample: the voices used have no echo
+LEVELS = (-30.0, -22.0)  # RMS of speech, dB of full scale
 
 
-def read_demo(root: Path, config: DemoConfig, phone_set: str = "timit61") -> Corpus:
+def read_demo(root: Path, config: CorpusConfig) -> Corpus:
     """Read the demo corpus; it is made first if it does not exist.
-
-    Raises
-    ------
-    InputError
-        As `make_demo`; or utterances are missing.
-    """
-    about = make_demo(root, config)
-    corpus = read_timit(root, phone_set)
-    count = sum(len(corpus.splits[split]) for split in SPLITS)
-    if count != about["utterances"]:
-        what = f"{root}: {count} usable utterances of the {about['utterances']} that were made"
-        raise InputError(what, synthetic.AGAIN)
-    facts = {"voices": config.voices, "sentences": config.sentences, "minutes": about["seconds"] / 60}
-    note = note_text("demo", **facts, utterances=count, espeak=about["espeak"])
-    return dataclasses.replace(corpus, notes=(note,))
-
-
-def make_demo(root: Path, config: DemoConfig) -> dict[str, Any]:
-    """Make the demo corpus, completely or not at all; an existing one of the same config is kept.
 
     On one machine the same config gives the same corpus to the bit.
 
-    Returns
-    -------
-    dict
-        The content of ``demo.json``: config, version of eSpeak NG, utterances, seconds.
-
     Raises
     ------
     InputError
-        The folder has a demo corpus of another config, or other files; or eSpeak NG is not installed.
+        As `speechctc.corpora.synthetic.read_synthetic`; or eSpeak NG is not installed.
     """
-    wanted = synthetic.fingerprint(config, synthetic.sentences()[: config.sentences])
-    return synthetic.make_once(root, MARKER, "demo corpus", wanted, lambda folder: _make_whole(folder, config, wanted))
+    phone_set = "timit61" if config.phones == "auto" else config.phones
+    if not phone_set.startswith("timit"):
+        raise InputError(f"corpus.phones={phone_set}: TIMIT's labels cannot be folded to that set", "set it to timit61")
+    facts: dict[str, str] = {}
+
+    def speak() -> Iterator[tuple[Speaker, Iterator[Speech]]]:
+        for speaker, spoken in speak_all(sample_speakers(config.demo), "demo corpus"):
+            facts["espeak"] = spoken.version
+            yield speaker, (_labelled(speech, spoken.rate, speaker.rate) for speech in spoken.speech)
+
+    sentences = bundled_sentences()[: config.demo.sentences]
+    synthesis = Synthesis("demo corpus", config.demo, sentences, speak, facts=facts)
+    corpus = read_synthetic(root, config.model_copy(update={"phones": "timit61"}), synthesis)
+
+    def folded(utterance: Utterance) -> Utterance:
+        phones, kept = fold_labels(utterance.phones, phone_set)
+        times = utterance.times and tuple(utterance.times[k] for k in kept)
+        return dataclasses.replace(utterance, phones=tuple(phones), times=times)
+
+    splits = {split: tuple(map(folded, part)) for split, part in corpus.splits.items()}
+    return dataclasses.replace(corpus, splits=splits, phone_set=phone_set)
 
 
-def _make_whole(folder: Path, config: DemoConfig, wanted: dict[str, Any]) -> None:
-    """Write all voices."""
-    count, samples, version, voices = 0, 0, "", sample_speakers(config)
-    numbers = {text: number for number, text in enumerate(synthetic.sentences(), start=1)}
-    for number, (voice, result) in enumerate(zip(voices, synthetic.spoken(voices, "demo corpus"), strict=True)):
-        version = result.version
-        rng = np.random.default_rng([config.seed, number])
-        for text, speech in zip(voice.texts, result.speech, strict=True):
-            recording, segments = _record(speech, result.rate, voice, config.noise_db, rng)
-            stem = folder / voice.split.upper() / "DR1" / voice.name / f"SX{numbers[text]}"
-            _write(stem, recording, segments, text)
-            count += 1
-            samples += len(recording)
-    about = {"espeak": version, "utterances": count, "seconds": samples / synthetic.RATE}
-    files.write_json(folder / MARKER, wanted | about)
+def _labelled(speech: espeak.Speech, rate: int, words_per_minute: float) -> Speech:
+    """Return speech with its phones; the first and the last, silences, go beyond it."""
+    phones = label(speech, rate, words_per_minute)
+    starts, ends = [-rate, *(each.start for each in phones[1:])], [each.start for each in phones[1:]]
+    labelled = map(Interval, starts, [*ends, len(speech.samples) + rate], [each.label for each in phones])
+    return Speech(speech.samples, rate, phones[-1].start, list(labelled))
 
 
-def sample_speakers(config: DemoConfig) -> list[synthetic.Speaker]:
+def sample_speakers(config: DemoConfig) -> list[Speaker]:
     """Choose the voices and distribute the sentences among them; the result depends only on the config."""
     rng = random.Random(config.seed)
     order = list(range(config.sentences))
     rng.shuffle(order)
-    texts, people = (synthetic.counts_of(each, config.held_out) for each in (config.sentences, config.voices))
-    voices: list[synthetic.Speaker] = []
+    texts, people = (counts_of(each, config.held_out) for each in (config.sentences, config.voices))
+    speakers: list[Speaker] = []
     for split in SPLITS:
         deck, order = order[: texts[split]], order[texts[split] :]
-        wanted = config.utterances_per_voice if split == "train" else config.evaluation_utterances_per_voice
-        hand = min(wanted, len(deck))
+        most = config.utterances_per_voice if split == "train" else config.evaluation_utterances_per_voice
+        hand = min(most, len(deck))
         for k, (sex, variant) in enumerate(_variants(split, people[split])):
-            name = _name(sex, variant, {voice.name for voice in voices})
-            how = (rng.randint(*config.words_per_minute), rng.randint(*config.pitch), rng.uniform(-30.0, -22.0))
-            hand_of = tuple(synthetic.sentences()[deck[(k * hand + j) % len(deck)]] for j in range(hand))
-            voices.append(synthetic.Speaker(split, name, None, variant, *how, hand_of))
-    return voices
+            name = _name(sex, variant, {speaker.name for speaker in speakers})
+            drawn = rng.randint(*config.words_per_minute), rng.randint(*config.pitch), rng.uniform(*LEVELS)
+            numbers = [deck[(k * hand + j) % len(deck)] for j in range(hand)]
+            spoken = {f"sx{number + 1}": bundled_sentences()[number] for number in numbers}
+            speakers.append(Speaker(split, name, (variant,), *drawn, spoken))
+    return speakers
 
 
-def _variants(split: str, number: int) -> list[tuple[synthetic.Sex, str]]:
+def _variants(split: str, number: int) -> list[tuple[str, str]]:
     """Return a number of variants, a third of them female; each list is repeated if it is too short."""
-    female, male = cycle(synthetic.VARIANTS[split]["F"]), cycle(synthetic.VARIANTS[split]["M"])
-    return [("F", next(female)) if k % 3 == 1 else ("M", next(male)) for k in range(number)]
+    female, male = cycle(VARIANTS[split]["F"]), cycle(VARIANTS[split]["M"])
+    return [("f", next(female)) if k % 3 == 1 else ("m", next(male)) for k in range(number)]
 
 
-def _name(sex: synthetic.Sex, variant: str, taken: set[str]) -> str:
-    """Return a name in TIMIT's form that is not taken."""
-    letters = ("".join(filter(str.isalnum, variant)).upper() + "XX")[:3]
+def _name(sex: str, variant: str, taken: set[str]) -> str:
+    """Return a name in TIMIT's form, sex, three letters and a number, that is not taken."""
+    letters = ("".join(filter(str.isalnum, variant)).lower() + "xx")[:3]
     return next(name for k in count() if (name := f"{sex}{letters}{k}") not in taken)
-
-
-def _record(
-    speech: Speech, rate: int, voice: synthetic.Speaker, noise_db: float, rng: np.random.Generator
-) -> tuple[NDArray[np.int16], list[tuple[int, int, str]]]:
-    """Return the samples of a sentence and its phones as (start, end, label), in samples."""
-    phones = label(speech, rate, voice.words_per_minute)
-    recording, before = synthetic.record(speech.samples, rate, phones[-1].start, voice.level, noise_db, rng)
-    edges = [0, *(before + round(phone.start * synthetic.RATE / rate) for phone in phones[1:])]
-    return recording, list(zip(edges, [*edges[1:], len(recording)], [phone.label for phone in phones], strict=True))
-
-
-def _write(stem: Path, recording: NDArray[np.int16], segments: list[tuple[int, int, str]], text: str) -> None:
-    synthetic.write_recording(stem.with_suffix(".WAV"), recording)
-    lines = "".join(f"{start} {end} {phone}\n" for start, end, phone in segments)
-    stem.with_suffix(".PHN").write_text(lines, encoding="ascii")
-    stem.with_suffix(".TXT").write_text(f"0 {len(recording)} {text}\n", encoding="ascii")
 
 
 _TABLES = read_tables(__file__)
@@ -167,15 +136,15 @@ class UnknownPhoneme(ValueError):
     """A phoneme of eSpeak NG without a TIMIT label; its sentence cannot be in the corpus."""
 
 
-def label(speech: Speech, rate: int, words_per_minute: int) -> list[Phone]:
+def label(speech: espeak.Speech, rate: int, words_per_minute: float) -> list[Phone]:
     """Return the phones of a sentence. The labels depend only on its words, not on the voice or the rate.
 
     Parameters
     ----------
-    speech : Speech
+    speech : espeak.Speech
     rate : int
         Rate of its samples, Hz.
-    words_per_minute : int
+    words_per_minute : float
         Speaking rate of the voice.
 
     Returns

@@ -1,40 +1,80 @@
-"""Makes a corpus in any language of eSpeak NG, with phones in IPA and their times, and reads it.
+"""Corpora that eSpeak NG speaks, in a process of its own: the demo, labelled as TIMIT, and others in any language.
 
-``train``, ``dev`` and ``test`` contain ``<speaker>/<number>.flac`` (16 kHz, 16 bits). ``train.jsonl`` and so on are
-tables of the utterances: id, audio, speaker, words, phones, times, with audio paths relative to the folder.
-``espeak.json`` has the settings that the corpus was made with.
+Phones of a language are in IPA, or English ones in a phone set that the config names.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from itertools import cycle
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import cycle, groupby
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
+from speechctc.audio.annotations import Interval
+from speechctc.config.corpus_config import CorpusConfig
+from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError
-from speechctc.corpora import synthetic
-from speechctc.corpora.corpus import SPLITS, Corpus, note_text
-from speechctc.corpora.corpus_builder import CorpusBuilder
-from speechctc.phones.espeak import Piece, Reader, Speech, pieces
-from speechctc.phones.matching import is_arpabet
+from speechctc.core.text_files import read_tables
+from speechctc.core.workers import WorkerEnded, in_processes
+from speechctc.corpora.corpus import Corpus
+from speechctc.corpora.synthetic import Speaker, Speech, Synthesis, read_sentences, read_synthetic, sample_speakers
+from speechctc.phones import espeak
+from speechctc.phones.inventory import FOUND, named_inventory
+from speechctc.phones.languages import find_voice
 from speechctc.phones.pronouncer import Notation, cmu_sources
 
-MARKER = "espeak.json"
+MAX_WAITING = 4  # speakers whose speech may wait in memory
+
+VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {
+    split: {sex: tuple(names.split()) for sex, names in by_sex.items()}
+    for split, by_sex in read_tables(__file__)["variants"].items()
+}
 
 
-def languages_of(config: CorpusConfig) -> tuple[str, ...]:
-    """Return the languages that a config names.
+def read_espeak(root: Path, config: CorpusConfig) -> Corpus:
+    """Read the corpus of a config; it is made first if it does not exist.
 
     Raises
     ------
     InputError
-        It names none.
+        As `speechctc.corpora.synthetic.read_synthetic`; or the config names no language or text, or one that is not
+        there; or eSpeak NG is not installed.
     """
+    settings, languages = config.espeak, _languages(config)
+    if settings.text is None and not (root / "espeak.json").is_file():
+        raise InputError("corpus.espeak.text is not set", "set it to a file of sentences, or to a table with words")
+    sentences = read_sentences(settings.text, settings.words) if settings.text is not None else None
+    target = None if config.phones in ("auto", FOUND) else named_inventory(config.phones).phones
+    native: set[str] = set()
+    facts: dict[str, object] = {"nearest": []}
+
+    def speak() -> Iterator[tuple[Speaker, Iterator[Speech]]]:
+        for language in languages:
+            espeak.Reader(language)  # raises here and now if eSpeak NG does not speak it
+        for speaker, spoken in speak_all(_sample_speakers(config, languages, sentences or ()), "corpus"):
+            facts["espeak"] = spoken.version
+            yield speaker, (_labelled(each, spoken, native, target is not None) for each in spoken.speech)
+
+    @lru_cache(maxsize=1)
+    def notation() -> Notation:
+        return Notation(target or sorted(native), "ipa" if target is None else "arpabet")
+
+    def relabel(labels: Sequence[str]) -> Sequence[str] | None:
+        """Write phones that only foreign words have as the nearest native ones."""
+        written = notation().write(labels)
+        facts["nearest"] = [f"{phone} as {to}" for phone, to in sorted(notation().nearest.items())]
+        return written
+
+    made_with = {"language": list(languages), **({"phones": config.phones} if target else {})}
+    name = "corpus of eSpeak NG"
+    return read_synthetic(root, config, Synthesis(name, settings, sentences, speak, made_with, facts, relabel))
+
+
+def _languages(config: CorpusConfig) -> tuple[str, ...]:
     named = (config.language,) if isinstance(config.language, str) else config.language
     if isinstance(named, dict):
         raise InputError("corpus.language is a mapping, and corpus.kind is espeak", "list the languages: '[cy, ga]'")
@@ -44,141 +84,90 @@ def languages_of(config: CorpusConfig) -> tuple[str, ...]:
     return named
 
 
-def make_corpus(root: Path, config: CorpusConfig) -> dict[str, Any]:
-    """Make the corpus, completely or not at all; an existing one of the same config is kept.
-
-    Returns
-    -------
-    dict
-        The content of ``espeak.json``.
-
-    Raises
-    ------
-    InputError
-        The config names no language or text, or one that is not there; the folder has a corpus of another config, or
-        other files; eSpeak NG is not installed.
-    """
-    text = config.espeak.text
-    if text is None and not (root / MARKER).is_file():
-        raise InputError("corpus.espeak.text is not set", "set it to a file of sentences, or to a table with words")
-    sentences = synthetic.read_sentences(text, config.espeak.words) if text is not None else None
-    wanted = {"languages": list(languages_of(config)), **synthetic.fingerprint(config.espeak, sentences)}
-    return synthetic.make_once(
-        root, MARKER, "corpus of eSpeak NG", wanted, lambda folder: _make_whole(folder, config, sentences, wanted)
-    )
+def _sample_speakers(config: CorpusConfig, languages: Sequence[str], sentences: Sequence[str]) -> list[Speaker]:
+    """Choose the speakers; languages and voices take turns."""
+    settings, rng = config.espeak, random.Random(config.espeak.seed)
+    turns = {}
+    for split, variants in VARIANTS.items():
+        names = [name for of_sex in variants.values() for name in of_sex]
+        rng.shuffle(names)
+        turns[split] = zip(cycle(languages), cycle(names), strict=False)
+    return sample_speakers(settings, sentences, turns, settings.words_per_minute, settings.pitch)
 
 
-def _make_whole(folder: Path, config: CorpusConfig, sentences: Sequence[str] | None, wanted: dict[str, Any]) -> None:
-    """Write all utterances, and then the tables, in which foreign phones are written as the nearest native ones."""
-    assert sentences is not None  # only a corpus that is there already may lack them
-    for language in languages_of(config):
-        Reader(language)  # raises here and now if eSpeak NG does not speak it
-    speakers = sample_speakers(config.espeak, languages_of(config), sentences)
-    version, made = "", list[tuple[str, synthetic.Row, list[Piece]]]()
-    for number, (speaker, result) in enumerate(zip(speakers, synthetic.spoken(speakers, "corpus"), strict=True)):
-        version, rng = result.version, np.random.default_rng([config.espeak.seed, number])
-        for k, speech in enumerate(result.speech):
-            phones = _phones(speech, result)
-            if phones and np.any(speech.samples):
-                last, times = _times(speech, phones, result.rate)
-                noise_db = config.espeak.noise_db
-                sound = synthetic.record(speech.samples, result.rate, last, speaker.level, noise_db, rng)
-                about = (speaker.split, speaker.name, k, speaker.texts[k])
-                made.append((speaker.split, synthetic.write_utterance(folder, *about, times, sound), phones))
-    notation = Notation(sorted({piece.label for *_, phones in made for piece in phones if piece.language == ""}))
-    rows = []
-    for split, row, phones in made:
-        if written := notation.write([piece.label for piece in phones]):
-            rows.append((split, {**row, "phones": written}))
-        else:
-            (folder / row["audio"]).unlink()
-    synthetic.write_tables(folder, MARKER, wanted | {"espeak": version, "nearest": notation.nearest}, rows)
-
-
-def sample_speakers(
-    config: EspeakConfig, languages: Sequence[str], sentences: Sequence[str]
-) -> list[synthetic.Speaker]:
-    """Choose the speakers, and distribute the sentences among them; the result depends only on the arguments.
-
-    Languages and voices take turns. Where there are fewer sentences than training utterances, half of these are of
-    random words of the training sentences, so that phones occur in many contexts.
-    """
-    rng = random.Random(config.seed)
-    texts, counts = synthetic.divided(config, sentences, rng)
-    speakers: list[synthetic.Speaker] = []
-    for split in SPLITS:
-        variants = [variant for names in synthetic.VARIANTS[split].values() for variant in names]
-        rng.shuffle(variants)
-        turns, tongues = cycle(variants), cycle(languages)
-        spoken = synthetic.said(texts[split], counts[split], split == "train", rng)
-        for start in range(0, len(spoken), synthetic.EACH):
-            language, variant = next(tongues), next(turns)
-            name = f"{language}-{variant}-{len(speakers)}"
-            how = (rng.randint(*config.words_per_minute), rng.randint(*config.pitch), rng.uniform(*synthetic.LEVELS))
-            texts_of = tuple(spoken[start : start + synthetic.EACH])
-            speakers.append(synthetic.Speaker(split, name, language, variant, *how, texts_of))
-    return speakers
-
-
-def _phones(speech: Speech, voice: synthetic.Spoken) -> list[Piece]:
-    """Return the phones of speech; the language of native ones is empty."""
-    made = pieces([phoneme.name for phoneme in speech.phonemes], "")
-    return [piece._replace(language="" if piece.language in ("", *voice.codes) else piece.language) for piece in made]
-
-
-def _times(speech: Speech, phones: Sequence[Piece], rate: int) -> tuple[int, list[list[float]]]:
-    """Return the sample at which the phones end, and from when to when each lasts, in seconds."""
+def _labelled(speech: espeak.Speech, spoken: Spoken, native: set[str], to_cmu: bool) -> Speech:
+    """Return speech with its phones; add those of the language to the native ones."""
     starts = [phoneme.sample for phoneme in speech.phonemes] + [len(speech.samples)]
-    times = []
-    for piece in phones:
+    phones = []
+    for piece in espeak.pieces([phoneme.name for phoneme in speech.phonemes], ""):
         start, end = starts[piece.phoneme], starts[piece.last + 1]
         share = (end - start) / piece.parts
-        times.append([(start + share * (piece.part + k)) / rate for k in (0, 1)])
-    return starts[phones[-1].last + 1], times
+        phones.append(Interval(start + share * piece.part, start + share * (piece.part + 1), piece.label))
+        if piece.language in ("", *spoken.codes):
+            native.add(piece.label)
+    phones = _in_cmu(phones) if to_cmu else phones
+    return Speech(speech.samples, spoken.rate, phones[-1].end if phones else 0, phones)
 
 
-def read_espeak(root: Path, config: CorpusConfig) -> Corpus:
-    """Read the corpus of a config.
+def _in_cmu(phones: Sequence[Interval]) -> list[Interval]:
+    """Return phones in IPA in the set of CMU's dictionary; one that is several there is divided equally."""
+    made: list[Interval] = []
+    for k, group in groupby(cmu_sources([phone.label for phone in phones]), key=lambda source: source[1]):
+        labels = [label for label, _ in group]
+        edges = np.linspace(phones[k].start, phones[k].end, len(labels) + 1).tolist()
+        made += map(Interval, edges, edges[1:], labels)
+    return made
 
-    Its phones are those that occur, in IPA, or are written in the phone set that the config names.
+
+class Spoken(NamedTuple):
+    """What eSpeak NG spoke for one speaker, at `rate`, Hz: its version, and the codes of the language."""
+
+    version: str
+    rate: int
+    codes: tuple[str, ...]
+    speech: list[espeak.Speech]
+
+
+def speak_all(speakers: Sequence[Speaker], name: str) -> Iterator[tuple[Speaker, Spoken]]:
+    """Yield the speech of each speaker; a new process speaks, because only its first speech is reproducible.
+
+    Parameters
+    ----------
+    speakers : sequence of Speaker
+        Their voices are a language and a variant, or a variant: of American English, with eSpeak NG's own phonemes
+        instead of IPA.
+    name : str
+        What a message calls the corpus.
 
     Raises
     ------
     InputError
-        As `make_corpus`; or utterances are missing.
+        eSpeak NG is not installed or lacks a language, or the process was ended from outside.
     """
-    about = make_corpus(root, config)
-    builder = CorpusBuilder.for_config(config)
-    english = all(language.lower().startswith("en") for language in languages_of(config))
-    builder.utterances = synthetic.read_utterances(root, about, _writer(builder, english))
-    facts = {"espeak": about["espeak"], "utterances": about["utterances"], "minutes": about["seconds"] / 60}
-    builder.notes.append(note_text("espeak", **facts, languages=", ".join(languages_of(config))))
-    if near := about.get("nearest"):
-        pairs = ", ".join(f"{phone} as {to}" for phone, to in sorted(near.items()))
-        builder.notes.append(f"phones that only foreign words have are labelled as the nearest: {pairs}")
-    return builder.to_corpus(config.dev_share, without_dev=False)
+    espeak.Synthesiser.check()
+    try:
+        with in_processes(partial(attempt, _speak), speakers, 1, most=MAX_WAITING) as results:
+            for speaker, result in zip(speakers, results, strict=True):
+                if isinstance(result, InputError):  # an exception would have lost its kind on the way
+                    raise result
+                yield speaker, result
+    except WorkerEnded:
+        raise InputError(f"the process that speaks the {name} was ended from outside", "run it again") from None
 
 
-def _writer(builder: CorpusBuilder, english: bool) -> synthetic.Write:
-    """Return a function that writes phones in IPA in the phone set of a corpus."""
-    target = builder.phones.phones if builder.phones else None
-    to_cmu = english and target is not None and is_arpabet(target)
-    notation = Notation(target, "arpabet" if to_cmu else "ipa")
+@lru_cache(maxsize=1)
+def _synthesiser(ipa: bool) -> espeak.Synthesiser:
+    synthesiser = espeak.Synthesiser(ipa=ipa)
+    synthesiser.seed(1)
+    return synthesiser
 
-    def write(phones: Sequence[str], times: synthetic.Times) -> tuple[tuple[str, ...], synthetic.Times]:
-        """Return the labels with their times; a phone that is two in the set is divided equally."""
-        sources = cmu_sources(phones) if to_cmu else list(zip(phones, range(len(phones)), strict=True))
-        written = notation.write([label for label, _ in sources])
-        if written is None:
-            raise InputError("phones of this language are unlike all of the phone set", "set corpus.phones to found")
-        labels, kept = builder.labels(written)
-        places = [k for _, k in sources]
-        divided = []
-        for n in kept:
-            start, end = times[places[n]]
-            share = (end - start) / places.count(places[n])
-            part = n - places.index(places[n])
-            divided.append((start + share * part, start + share * (part + 1)))
-        return tuple(labels), tuple(divided)
 
-    return write
+def _speak(speaker: Speaker) -> Spoken:
+    """Speak the texts of one speaker, in the process that speaks."""
+    *language, variant = speaker.voice
+    synthesiser = _synthesiser(bool(language))
+    voices = [find_voice(name, synthesiser.voices()) for name in language]
+    synthesiser.choose(variant, round(speaker.rate), round(speaker.pitch), *(voice.file for voice in voices))
+    codes = tuple(code for voice in voices for code in voice.languages)
+    speech = [synthesiser.speak(text) for text in speaker.texts.values()]
+    return Spoken(synthesiser.version, synthesiser.rate, codes, speech)

@@ -1,52 +1,43 @@
-"""Makes a corpus of English that flite speaks, with the phones of the CMU dictionary and their times, and reads it.
+"""A corpus of English that flite speaks, with the phones of the CMU dictionary and their times.
 
-The folder is laid out as that of `speechctc.corpora.espeak`; ``flite.json`` has the settings it was made with.
-
-The voices of flite, a free synthesiser of English, and the speech that it makes with them. flite joins or models pieces
-of recordings of a person, where eSpeak NG computes formants. So a net hears in it more of what real speech is like.
+flite, a free synthesiser of English, joins or models pieces of recordings of a person, where eSpeak NG computes
+formants: its speech is nearer to what people's is like.
 """
 
 from __future__ import annotations
 
-import random
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import cycle
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
 import soundfile
-from numpy.typing import NDArray
 
-from speechctc.config.corpus_config import CorpusConfig, FliteConfig
+from speechctc.audio.annotations import Interval
+from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.errors import InputError
-from speechctc.corpora import synthetic
-from speechctc.corpora.corpus import SPLITS, Corpus, note_text
-from speechctc.corpora.corpus_builder import CorpusBuilder
+from speechctc.corpora.corpus import SPLITS, Corpus
+from speechctc.corpora.synthetic import (
+    Speaker,
+    Speech,
+    Synthesis,
+    bundled_sentences,
+    read_sentences,
+    read_synthetic,
+    sample_speakers,
+)
 
-MARKER = "flite.json"
-TOGETHER = 2  # processes of flite at a time
+PROCESSES = 2  # of flite at a time
 
 PITCH = {"awb": 130.0, "rms": 110.0, "slt": 170.0, "kal16": 105.0}  # Hz, of each voice with 16 kHz and any text
 SILENCES = frozenset(("pau", "ssil", "brth", "h#"))
 CMU = {"ax": "ah", "axr": "er"}
 INSTALL = "install flite (Debian, Ubuntu: apt install flite; macOS: brew install flite)"
-SECONDS = 60  # that a sentence may take
-
-
-class Line(NamedTuple):
-    """What is spoken, by whom and how."""
-
-    split: str
-    speaker: str
-    voice: str
-    stretch: float
-    pitch: float
-    level: float
-    text: str
+TIMEOUT = 60  # seconds that a sentence may take
 
 
 def read_flite(root: Path, config: CorpusConfig) -> Corpus:
@@ -55,68 +46,24 @@ def read_flite(root: Path, config: CorpusConfig) -> Corpus:
     Raises
     ------
     InputError
-        flite is not installed, its text cannot be read, the folder has other files or a corpus of another config, or
-        utterances are missing.
+        As `speechctc.corpora.synthetic.read_synthetic`; or flite is not installed, or its text cannot be read.
     """
-    flite = config.flite
-    if flite.text is None:
-        sentences = [each for each in synthetic.sentences() if len(each.split()) >= flite.words[0]]
+    settings = config.flite
+    if settings.text is None:
+        sentences = [each for each in bundled_sentences() if len(each.split()) >= settings.words[0]]
     else:
-        sentences = synthetic.read_sentences(flite.text, flite.words)
-    wanted = synthetic.fingerprint(flite, sentences)
-    about = synthetic.make_once(
-        root, MARKER, "corpus of flite", wanted, lambda folder: _make_whole(folder, flite, sentences, wanted)
-    )
-    builder = CorpusBuilder.for_config(config)
+        sentences = read_sentences(settings.text, settings.words)
+    facts: dict[str, list[str]] = {}
 
-    def write(phones: Sequence[str], times: synthetic.Times) -> tuple[tuple[str, ...], synthetic.Times]:
-        labels, kept = builder.labels(phones)
-        return tuple(labels), tuple(times[k] for k in kept)
+    def speak_all() -> Iterator[tuple[Speaker, Iterator[Speech]]]:
+        facts["voices"] = list(find_voices())
+        turns = {split: cycle((voice,) for voice in facts["voices"]) for split in SPLITS}
+        with ThreadPoolExecutor(PROCESSES) as pool:
+            for speaker in sample_speakers(settings, sentences, turns, settings.stretch, settings.pitch):
+                how = partial(speak, voice=speaker.voice[0], stretch=speaker.rate, pitch=speaker.pitch)
+                yield speaker, pool.map(how, speaker.texts.values())
 
-    builder.utterances = synthetic.read_utterances(root, about, write)
-    facts = {"utterances": about["utterances"], "minutes": about["seconds"] / 60}
-    builder.notes.append(note_text("flite", **facts, voices=", ".join(about["voices"])))
-    return builder.to_corpus(config.dev_share, without_dev=False)
-
-
-def _make_whole(folder: Path, config: FliteConfig, sentences: Sequence[str], wanted: dict[str, Any]) -> None:
-    voices = find_voices()
-    lines, rows = sample_lines(config, sentences, voices), list[tuple[str, synthetic.Row]]()
-    with ThreadPoolExecutor(TOGETHER) as pool:
-        speeches = pool.map(lambda line: speak(line.text, line.voice, line.stretch, line.pitch), lines)
-        for number, (line, speech) in enumerate(zip(lines, speeches, strict=True)):
-            if speech.phones and np.any(speech.samples):
-                rng = np.random.default_rng([config.seed, number])
-                end = round(speech.times[-1][1] * speech.rate)
-                sound = synthetic.record(speech.samples, speech.rate, end, line.level, config.noise_db, rng)
-                about = (line.split, line.speaker, number, line.text)
-                row = synthetic.write_utterance(folder, *about, speech.times, sound)
-                rows.append((line.split, {**row, "phones": speech.phones}))
-    synthetic.write_tables(folder, MARKER, wanted | {"voices": voices}, rows)
-
-
-def sample_lines(config: FliteConfig, sentences: Sequence[str], voices: Sequence[str]) -> list[Line]:
-    """Return what each voice says; a speaker is a voice with a rate, a pitch and a level. Voices take turns."""
-    rng = random.Random(config.seed)
-    texts, counts = synthetic.divided(config, sentences, rng)
-    lines = []
-    for split in SPLITS:
-        spoken = synthetic.said(texts[split], counts[split], split == "train", rng)
-        for number, start in enumerate(range(0, len(spoken), synthetic.EACH)):
-            voice = voices[number % len(voices)]
-            how = (rng.uniform(*config.stretch), rng.uniform(*config.pitch), rng.uniform(*synthetic.LEVELS))
-            speaker = f"{voice}-{split}-{number}"
-            lines += [Line(split, speaker, voice, *how, text) for text in spoken[start : start + synthetic.EACH]]
-    return lines
-
-
-class Speech(NamedTuple):
-    """Speech as samples at `rate`, Hz, with its phones (those of the CMU dictionary) and their times, in seconds."""
-
-    samples: NDArray[np.int16]
-    rate: int
-    phones: tuple[str, ...]
-    times: tuple[tuple[float, float], ...]
+    return read_synthetic(root, config, Synthesis("corpus of flite", settings, sentences, speak_all, facts=facts))
 
 
 def find_voices() -> tuple[str, ...]:
@@ -157,7 +104,8 @@ def speak(text: str, voice: str, stretch: float, pitch: float) -> Speech:
         path = Path(folder) / "speech.wav"
         durations = _run("-voice", voice, *options, "-t", text, "-psdur", "-o", str(path))
         samples, rate = soundfile.read(path, dtype="int16")
-    return Speech(samples, rate, *_phones(durations))
+    phones = _phones(durations, rate)
+    return Speech(samples, rate, phones[-1].end if phones else 0, phones)
 
 
 def _run(*arguments: str) -> str:
@@ -165,20 +113,19 @@ def _run(*arguments: str) -> str:
     if program is None:
         raise InputError("flite is not installed, and corpus.kind is flite", INSTALL)
     try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=SECONDS, check=True)
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=TIMEOUT, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise InputError(f"flite failed ({error})", "try it alone: flite -t hello hello.wav") from None
     return done.stdout
 
 
-def _phones(durations: str) -> tuple[tuple[str, ...], tuple[tuple[float, float], ...]]:
-    """Return the phones and times of flite's list of ``label:end``, without its silences."""
-    phones, times, start = [], [], 0.0
+def _phones(durations: str, rate: int) -> list[Interval]:
+    """Return the phones of flite's list of ``label:end``, in samples, without its silences."""
+    phones, start = [], 0.0
     for item in durations.split():
-        label, _, last = item.rpartition(":")
-        end = float(last)
+        label, _, seconds = item.rpartition(":")
+        end = float(seconds) * rate
         if label not in SILENCES:
-            phones.append(CMU.get(label, label))
-            times.append((start, end))
+            phones.append(Interval(start, end, CMU.get(label, label)))
         start = end
-    return tuple(phones), tuple(times)
+    return phones

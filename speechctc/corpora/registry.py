@@ -9,8 +9,9 @@ from pathlib import Path
 from speechctc.config.corpus_config import KEYS_OF_KIND, CorpusConfig
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
-from speechctc.corpora import demo, table, textgrid, timit
+from speechctc.corpora import table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
+from speechctc.corpora.demo import read_demo
 from speechctc.corpora.espeak import read_espeak
 from speechctc.corpora.flite import read_flite
 
@@ -20,7 +21,7 @@ READERS: dict[str, Callable[[CorpusConfig, str], Corpus]] = {
     "table": table.read_tables,
     "textgrid": lambda config, needed: textgrid.read_textgrids(_root(config), config, needed),
     "elan": lambda config, needed: textgrid.read_elan(_root(config), config, needed),
-    "demo": lambda config, needed: demo.read_demo(_root(config), config.demo, _timit_set(config)),
+    "demo": lambda config, needed: read_demo(_root(config), config),
     "espeak": lambda config, needed: read_espeak(_root(config), config),
     "flite": lambda config, needed: read_flite(_root(config), config),
 }

@@ -1,5 +1,6 @@
 """The demo corpus is checked by measurement: what its labels say must be heard at the times they say."""
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -12,26 +13,31 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.config.corpus_config import DemoConfig
+from speechctc.audio.textgrids import read_textgrid
+from speechctc.config.corpus_config import CorpusConfig, DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.workers import WorkerEnded
-from speechctc.corpora import demo, synthetic
+from speechctc.corpora import demo, espeak
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
-from speechctc.corpora.demo import Phone, UnknownPhoneme, label, make_demo, read_demo
-from speechctc.corpora.synthetic import VARIANTS, sentences
+from speechctc.corpora.demo import Phone, UnknownPhoneme, label
+from speechctc.corpora.espeak import VARIANTS
+from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.synthetic import bundled_sentences
 from speechctc.phones.espeak import Phoneme, Speech, Synthesiser
-from speechctc.phones.inventory import TIMIT61
+from speechctc.phones.inventory import TIMIT39, TIMIT61, TIMIT_TO_39
 
 SMALL = DemoConfig(voices=9, sentences=40, held_out=0.2, utterances_per_voice=5, evaluation_utterances_per_voice=4)
 TINY = DemoConfig(voices=3, sentences=3, utterances_per_voice=1, evaluation_utterances_per_voice=1)
 
 
+def read_demo(root: Path, config: DemoConfig, **settings: str) -> Corpus:
+    return read_corpus(CorpusConfig(kind="demo", root=root, demo=config, **settings))
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("demo") / "corpus"
-    make_demo(folder, SMALL)
-    return folder
+    return tmp_path_factory.mktemp("demo") / "corpus"
 
 
 @pytest.fixture(scope="module")
@@ -51,47 +57,65 @@ def everything(corpus: Corpus) -> list[Utterance]:
 # --- on disk ---
 
 
-def test_the_layout_is_timits(root: Path, corpus: Corpus) -> None:
-    assert {path.name for path in root.iterdir()} == {"TRAIN", "DEV", "TEST", "demo.json"}
+def test_it_is_a_folder_of_textgrids(root: Path, corpus: Corpus) -> None:
+    assert {path.name for path in root.iterdir()} == {"train", "dev", "test", "demo.json"}
     assert {split: len(corpus.splits[split]) for split in SPLITS} == {"train": 25, "dev": 8, "test": 8}
     for utterance in everything(corpus):
         about = soundfile.info(utterance.audio)
         assert (about.samplerate, about.channels, about.format, about.subtype) == (16000, 1, "WAV", "PCM_16")
-        lines = [line.split() for line in utterance.audio.with_suffix(".PHN").read_text().splitlines()]
-        starts, ends = [int(line[0]) for line in lines], [int(line[1]) for line in lines]
-        assert starts == [0, *ends[:-1]] and ends[-1] == about.frames, "the labels cover the recording"
+        phones = read_textgrid(utterance.audio.with_suffix(".TextGrid"), "phones")
+        starts, ends = [each.start for each in phones], [each.end for each in phones]
+        assert starts == [0, *ends[:-1]] and ends[-1] == about.duration, "the labels cover the recording"
         assert all(start < end for start, end in zip(starts, ends, strict=True))
         assert set(utterance.phones) <= set(TIMIT61) and utterance.phones[0] == utterance.phones[-1] == "h#"
-        first, last, *words = utterance.audio.with_suffix(".TXT").read_text().split()
-        assert (first, int(last)) == ("0", about.frames) and " ".join(words) in sentences()
+        [sentence] = read_textgrid(utterance.audio.with_suffix(".TextGrid"), "sentence")
+        assert sentence.label in bundled_sentences() and (sentence.start, sentence.end) == (0, about.duration)
 
 
 def test_voices_and_sentences_of_dev_and_test_are_not_trained_on(corpus: Corpus) -> None:
-    for part in (1, 2):  # of dr1-fabc0-sx7: the voice, the sentence
+    for part in (1, 2):  # of train-fabc0-sx7: the voice, the sentence
         train, dev, test = ({entry.id.split("-")[part] for entry in corpus.splits[split]} for split in SPLITS)
         assert train and dev and test
         assert not train & dev and not train & test and not dev & test
 
 
-def test_a_second_call_makes_nothing(root: Path) -> None:
+def test_labels_are_folded_to_a_smaller_set(root: Path, corpus: Corpus) -> None:
+    for whole, folded in zip(everything(corpus), everything(read_demo(root, SMALL, phones="timit39")), strict=True):
+        assert whole.times is not None and folded.times is not None and set(folded.phones) <= set(TIMIT39)
+        times = dict(zip(whole.times, whole.phones, strict=True))
+        labels = [TIMIT_TO_39.get(times[time], times[time]) for time in folded.times]
+        assert labels == list(folded.phones) and "q" not in labels
+    with pytest.raises(InputError, match="corpus.phones=cmu39: TIMIT's labels cannot be folded to that set"):
+        read_demo(root, SMALL, phones="cmu39")
+
+
+def test_a_second_call_makes_nothing(root: Path, corpus: Corpus) -> None:
     def made() -> dict[Path, tuple[int, int]]:
         return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in root.rglob("*")}
 
     before = made()
-    assert make_demo(root, SMALL)["utterances"] == 41 and made() == before
+    assert read_demo(root, SMALL) == corpus and made() == before
 
 
-def test_another_config_does_not_overwrite_it(root: Path) -> None:
+def test_another_config_does_not_overwrite_it(root: Path, corpus: Corpus) -> None:
     with pytest.raises(InputError, match="made with voices=9 instead of 10, seed=0 instead of 3; move it aside"):
-        make_demo(root, SMALL.model_copy(update={"voices": 10, "seed": 3}))
+        read_demo(root, SMALL.model_copy(update={"voices": 10, "seed": 3}))
+
+
+def test_a_folder_of_an_earlier_version_is_named(tmp_path: Path) -> None:
+    settings = TINY.model_dump(mode="json")
+    about = {"layout": 1, "config": settings, "sentences": "5f1e", "espeak": "1.52", "utterances": 3, "seconds": 9.0}
+    (tmp_path / "demo.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match="a demo corpus made with .* by another version; move it aside"):
+        read_demo(tmp_path, TINY)
 
 
 def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(InputError, match="not a demo corpus, but other files"):
-        make_demo(tmp_path, TINY)
+        read_demo(tmp_path, TINY)
     with pytest.raises(InputError, match="a file, not a folder"):
-        make_demo(tmp_path / "thesis.txt", TINY)
+        read_demo(tmp_path / "thesis.txt", TINY)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -102,15 +126,15 @@ def test_it_is_whole_or_not_there_and_the_same_again(tmp_path: Path, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(files, "write_json", fail)
         with pytest.raises(OSError, match="disk full"):
-            make_demo(tmp_path / "corpus", TINY)
+            read_demo(tmp_path / "corpus", TINY)
     assert list(tmp_path.iterdir()) == []
-    make_demo(tmp_path / "corpus", TINY)
-    make_demo(tmp_path / "again", TINY)
+    read_demo(tmp_path / "corpus", TINY)
+    read_demo(tmp_path / "again", TINY)
     one, two = (
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         for folder in (tmp_path / "corpus", tmp_path / "again")
     )
-    assert one == two and len(one) == 10, "bit for bit: three utterances of three files, and demo.json"
+    assert one == two and len(one) == 7, "bit for bit: three recordings with TextGrids, and demo.json"
 
 
 @pytest.mark.parametrize(
@@ -127,23 +151,26 @@ def test_a_process_that_speaks_and_fails_leaves_nothing(
 
         yield results()
 
-    monkeypatch.setattr(synthetic, "in_processes", in_processes)
+    monkeypatch.setattr(espeak, "in_processes", in_processes)
     with pytest.raises(InputError, match=said):
-        make_demo(tmp_path / "corpus", TINY)
+        read_demo(tmp_path / "corpus", TINY)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_lost_file_is_noticed(tmp_path: Path) -> None:
-    make_demo(tmp_path / "corpus", TINY)
-    next((tmp_path / "corpus/DEV").rglob("*.PHN")).unlink()
-    with pytest.raises(InputError, match="2 usable utterances of the 3 that were made; move the folder aside"):
+    read_demo(tmp_path / "corpus", TINY)
+    next((tmp_path / "corpus/dev").rglob("*.TextGrid")).unlink()
+    with pytest.raises(InputError, match=r"2 files .TextGrid of the 3 that were made; move the folder aside"):
+        read_demo(tmp_path / "corpus", TINY)
+    (tmp_path / "corpus/demo.json").write_text("{}")
+    with pytest.raises(InputError, match=r"demo.json: damaged"):
         read_demo(tmp_path / "corpus", TINY)
 
 
 def test_without_the_extra_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     with pytest.raises(InputError, match=r"pip install '\.\[words\]'"):
-        make_demo(tmp_path / "corpus", TINY)
+        read_demo(tmp_path / "corpus", TINY)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -210,12 +237,12 @@ def test_levels_are_those_wanted_and_nothing_clips(corpus: Corpus) -> None:
 
 
 def test_there_are_sentences_and_voices_enough() -> None:
-    texts, config = sentences(), DemoConfig()
+    texts, config = bundled_sentences(), DemoConfig()
     assert len(texts) == len(set(texts)) >= 300 and config.sentences >= 300
     assert all(4 <= len(text.split()) <= 12 and text.isascii() and text[-1] in ".?" for text in texts)
     voices = demo.sample_speakers(config)
-    assert len({(voice.variant, voice.pitch, voice.words_per_minute) for voice in voices}) >= 40
-    assert len({voice.variant for voice in voices}) >= 40
+    assert len({(voice.voice, voice.pitch, voice.rate) for voice in voices}) >= 40
+    assert len({voice.voice for voice in voices}) >= 40
     assert len({voice.name for voice in voices}) == len(voices) == 48
     assert sum(len(voice.texts) for voice in voices if voice.split == "train") == 1296
 
@@ -225,7 +252,7 @@ def test_no_variant_is_in_two_splits() -> None:
     assert len(everyone) == len(set(everyone))
 
 
-def test_the_cast_hangs_on_the_seed_alone() -> None:
+def test_the_voices_hang_on_the_seed_alone() -> None:
     assert (
         demo.sample_speakers(SMALL)
         == demo.sample_speakers(SMALL)
@@ -236,7 +263,7 @@ def test_the_cast_hangs_on_the_seed_alone() -> None:
 def test_every_training_sentence_is_said_and_by_no_voice_twice() -> None:
     for voices in (3, 48, 120):
         config = DemoConfig(voices=voices)
-        said = [voice.texts for voice in demo.sample_speakers(config) if voice.split == "train"]
+        said = [list(voice.texts.values()) for voice in demo.sample_speakers(config) if voice.split == "train"]
         assert all(len(set(hand)) == len(hand) for hand in said)
         assert len({k for hand in said for k in hand}) == min(240, 36 * len(said))
 
@@ -246,7 +273,7 @@ def test_every_sentence_has_its_phones_whoever_speaks_it(synthesiser: Synthesise
     by_voice = []
     for variant, words_per_minute, pitch in (("m3", 140, 50), ("klatt3", 190, 35), ("Andrea", 165, 65)):
         synthesiser.choose(variant, words_per_minute, pitch)
-        speech = [synthesiser.speak(text) for text in sentences()]
+        speech = [synthesiser.speak(text) for text in bundled_sentences()]
         by_voice.append([[p.label for p in label(said, synthesiser.rate, words_per_minute)] for said in speech])
     assert by_voice[0] == by_voice[1] == by_voice[2]
     counts = Counter(phone for labels in by_voice[0] for phone in labels)

@@ -1,6 +1,5 @@
 """The corpus that eSpeak NG speaks: what its labels say must be heard at the times they say."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -8,12 +7,13 @@ import numpy as np
 import pytest
 import soundfile
 
+from speechctc.audio.textgrids import read_textgrid
 from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.synthetic import fingerprint, read_sentences
-from speechctc.phones.pronouncer import Pronouncer
+from speechctc.corpora.synthetic import read_sentences
+from speechctc.phones.pronouncer import Pronouncer, cmu_sources
 
 TEXT = """Il cane corre nella strada. La signora Rossi compra il pesce al mercato!
 Domani andremo tutti insieme al mare con la macchina di mio zio
@@ -29,6 +29,11 @@ def config(folder: Path, language: str | tuple[str, ...] = "it", **settings: obj
         text.write_text(TEXT, encoding="utf-8")
     espeak = EspeakConfig(text=text, utterances=40, held_out=0.1, words=(2, 9))
     return CorpusConfig(kind="espeak", root=folder / "corpus", language=language, espeak=espeak, **settings)
+
+
+def sentence(audio: Path) -> str:
+    [interval] = read_textgrid(audio.with_suffix(".TextGrid"), "sentence")
+    return interval.label
 
 
 @pytest.fixture(scope="module")
@@ -48,20 +53,16 @@ def test_voices_and_sentences_of_dev_and_test_are_not_in_training(folder: Path, 
     assert made == {"train": 32, "dev": 4, "test": 4} and len(corpus.splits["train"]) == 32
     voices = {split: {each.speaker.rpartition("-")[0] for each in corpus.splits[split]} for split in SPLITS}
     assert not voices["train"] & voices["dev"] and not voices["train"] & voices["test"]
-    words = {split: (folder / "corpus" / f"{split}.jsonl").read_text(encoding="utf-8") for split in SPLITS}
-    sentences = read_sentences(folder / "text.txt", (2, 9))
-    assert not any(sentence in words["train"] and sentence in words["dev"] + words["test"] for sentence in sentences)
+    spoken = {split: {*map(sentence, (folder / "corpus" / split).rglob("*.wav"))} for split in SPLITS}
+    assert spoken["dev"] and not spoken["train"] & spoken["dev"] and not spoken["train"] & spoken["test"]
+    assert spoken["dev"] < set(read_sentences(folder / "text.txt", (2, 9)))
 
 
 def test_labels_are_those_of_the_words(folder: Path, corpus: Corpus) -> None:
     pronouncer = Pronouncer(None, "it")
-    table = CorpusConfig(kind="table", language="it", tables={"train": folder / "corpus" / "train.jsonl"})
-    assert len(read_corpus(table).rejected["train"]) == 0  # the table is a corpus for speechctc, too
-    for utterance in corpus.splits["dev"]:
-        rows = (folder / "corpus" / "dev.jsonl").read_text(encoding="utf-8").splitlines()
-        text = next(row for row in rows if f'"{utterance.id}"' in row).split('"words": "')[1].split('", "')[0]
-        read = [phone for word in pronouncer.read(text) for phone in word.pronunciations[0]]
-        assert list(utterance.phones) == read
+    for utterance in corpus.splits["train"]:
+        words = pronouncer.read(sentence(utterance.audio))
+        assert list(utterance.phones) == [phone for word in words for phone in word.pronunciations[0]]
 
 
 def test_phones_are_heard_where_their_times_say(corpus: Corpus) -> None:
@@ -90,28 +91,26 @@ def test_it_is_the_same_to_the_bit(folder: Path, tmp_path: Path) -> None:
 
 
 def test_english_is_labelled_in_the_cmu_set(tmp_path: Path) -> None:
-    wanted = config(tmp_path, ("en-us", "en-gb"), phones="cmu39")
-    sentences = read_sentences(tmp_path / "text.txt", (2, 9))
-    (tmp_path / "corpus").mkdir()
-    row: dict[str, object] = {"id": "1", "audio": "1.flac", "speaker": "a", "phones": "h iə ɹ ɾ əʊ".split()}
-    row["times"] = [[0.0, 0.1], [0.1, 0.3], [0.3, 0.4], [0.4, 0.5], [0.5, 0.6]]
-    about = {"languages": ["en-us", "en-gb"], **fingerprint(wanted.espeak, sentences)} | {
-        "utterances": 1,
-        "seconds": 1.0,
-        "espeak": "1",
-        "nearest": {},
-    }
-    (tmp_path / "corpus" / "espeak.json").write_text(json.dumps(about))
-    for split, text in (("train", json.dumps(row)), ("dev", ""), ("test", "")):
-        (tmp_path / "corpus" / f"{split}.jsonl").write_text(text)
-    utterance = read_corpus(wanted).splits["train"][0]
-    assert utterance.phones == ("hh", "ih", "r", "t", "ow") and utterance.times is not None
-    assert np.allclose(utterance.times, [(0.0, 0.1), (0.1, 0.2), (0.2, 0.3), (0.4, 0.5), (0.5, 0.6)])
+    (tmp_path / "text.txt").write_text("\n".join(f"My fear is that number {k} has a better hope" for k in range(20)))
+    named = {each.id: each for each in read_corpus(config(tmp_path, "en-gb", phones="cmu39")).splits["train"]}
+    (tmp_path / "corpus").rename(tmp_path / "named")
+    ipa = read_corpus(config(tmp_path, "en-gb")).splits["train"]
+    assert len(ipa) == len(named) == 32 and any("iə" in each.phones for each in ipa)
+    for utterance in ipa:
+        sources = cmu_sources(utterance.phones)
+        same = named[utterance.id]
+        assert same.phones == tuple(label for label, _ in sources) and same.times is not None
+        for (start, end), (_, k) in zip(same.times, sources, strict=True):
+            assert utterance.times is not None and utterance.times[k][0] <= start < end <= utterance.times[k][1]
+        used = [utterance.times[k] for k in {k for _, k in sources} if utterance.times]
+        assert sum(end - start for start, end in same.times) == pytest.approx(sum(end - start for start, end in used))
+    with pytest.raises(InputError, match="made with phones=None instead of cmu39"):
+        read_corpus(config(tmp_path, "en-gb", phones="cmu39"))
 
 
 def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
     made = config(folder)
-    with pytest.raises(InputError, match=r"made with language \['it'\] instead of \['cy'\]"):
+    with pytest.raises(InputError, match=r"made with language=\['it'\] instead of \['cy'\]"):
         read_corpus(made.model_copy(update={"language": "cy"}))
     for settings, message in (
         ({"language": None}, "corpus.language is not set"),

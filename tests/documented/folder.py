@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from speechctc.audio.annotations import Interval, read_phn
+from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
-from speechctc.audio.textgrids import textgrid_text
-from speechctc.config.corpus_config import DemoConfig
-from speechctc.corpora.demo import make_demo
+from speechctc.audio.textgrids import read_textgrid, textgrid_text
+from speechctc.config.corpus_config import CorpusConfig, DemoConfig
+from speechctc.corpora.registry import read_corpus
 from speechctc.phones.folding import parse_folding
 from tests.documented.reading import ROOT
 
@@ -29,9 +29,23 @@ DEMO_SETTINGS = [
 def phones(recording: Path) -> list[Interval]:
     """Return the labels of a recording of the demo corpus as phones of CMU's dictionary."""
     fold = parse_folding("timit39")
-    rows = [(row, fold.mapping.get(row.label, row.label)) for row in read_phn(recording.with_suffix(".PHN"))]
+    rows = [
+        (row, fold.mapping.get(row.label, row.label))
+        for row in read_textgrid(recording.with_suffix(".TextGrid"), "phones")
+    ]
     kept = [row._replace(label="t" if label == "dx" else label) for row, label in rows if label not in ("sil", "q")]
     return kept
+
+
+def write_timit(recording: Path, root: Path) -> None:
+    """Write a recording of the demo corpus and its labels in the layout of TIMIT."""
+    split, speaker, name = recording.parts[-3:]
+    target = root / split.upper() / "DR1" / speaker.upper() / name.upper()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(recording, target)
+    labels = read_textgrid(recording.with_suffix(".TextGrid"), "phones")
+    lines = [f"{round(16000 * each.start)} {round(16000 * each.end)} {each.label}\n" for each in labels]
+    target.with_suffix(".PHN").write_text("".join(lines), encoding="ascii")
 
 
 def write_grid(recording: Path, target: Path) -> None:
@@ -98,8 +112,10 @@ def prepare(folder: Path) -> None:
     """Fill a folder."""
     shutil.copytree(ROOT / "configs", folder / "configs")
     demo = folder / "data" / "demo"
-    make_demo(demo, DEMO)
-    parts = {side: sorted((demo / side).rglob("*.WAV")) for side in ("TRAIN", "DEV", "TEST")}
+    read_corpus(CorpusConfig(kind="demo", root=demo, demo=DEMO))
+    parts = {side: sorted((demo / side.lower()).rglob("*.wav")) for side in ("TRAIN", "DEV", "TEST")}
+    for recording in demo.rglob("*.wav"):
+        write_timit(recording, folder / "timit")
     for root in ("recordings", "field recordings", "grids"):
         for recording in parts["TRAIN"]:
             place(recording, folder / root / recording.parent.name / f"{recording.stem}.wav", labelled=True)

@@ -36,9 +36,9 @@ APPENDED: list[tuple[str, list[str]]] = [
     (r"speechctc (extract|train) --config start .*", ["corpus.espeak.utterances=36"]),
     (r"speechctc train --config configs/zhang2016.yaml.*", ["train.finetune.epochs=1"]),
 ]
-# What stands for a path that is not here: TIMIT is sold by the LDC, and the demo corpus has its layout.
+# What stands for a path that is not here: TIMIT is sold by the LDC, and a copy of the demo corpus has its layout.
 REPLACED = {
-    "/path/to/TIMIT": "data/demo",
+    "/path/to/TIMIT": "timit",
     "FOLDER": "recordings",
     "decode talk.wav": "decode a.wav",
     "'[a.tsv, b.tsv]'": "'[train.tsv]'",

@@ -27,7 +27,6 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora import timit
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.synthetic import read_utterances
 from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.transcripts import Choice, in_table, is_table, read_transcript
 from speechctc.features.shards import read_split
@@ -415,11 +414,6 @@ READERS: dict[str, Reader] = {
         seeds.elan_parameters,
         lambda: read_parameters(Path("parameters.xml").read_bytes()),
         (*"<>&'", "<!DOCTYPE", "<!ENTITY", "param", "?>"),
-    ),
-    "spoken": Reader(
-        seeds.spoken_rows,
-        lambda: read_utterances(Path(), {"utterances": 6}, lambda phones, times: (tuple(phones), times)),
-        ("times", "phones"),
     ),
     "dictionary": Reader(seeds.dictionaries, _dictionary, ("\t", "(2)", ";;;", " # ", "AH0", "0.5")),
     "text": Reader(seeds.texts, lambda: read_text(Path("t.txt")), (" ", "\n")),

@@ -432,9 +432,3 @@ def elan_parameters() -> list[Files]:
     text = '<param name="source">a.wav</param><param name="x">ə</param>'
     text = f'<?xml version="1.0" encoding="UTF-8"?><PARAM>{text}</PARAM>'
     return [{"parameters.xml": text.encode()}, {"parameters.xml": text.replace("ə", "é").encode("cp1252")}]
-
-
-def spoken_rows() -> list[Files]:
-    rows = [{"id": f"u{k}", "audio": "a.flac", "phones": ["a", "ʃ"], "speaker": "s"} for k in range(2)]
-    lines = [json.dumps(row | {"times": [[0, 0.1], [0.1, 0.3]]}) for row in rows]
-    return [{f"{split}.jsonl": "\n".join(lines).encode() for split in ("train", "dev", "test")}]
