@@ -9,15 +9,13 @@ to the folder of the table, or to ``corpus.root`` if it is set.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import math
 import os
 import sys
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -42,19 +40,6 @@ class NoRecording(BadRow):
     """A row whose recording does not exist."""
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Look for no garbage: of the millions of objects that a table becomes none is, and looking takes a fifth more."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@_without_collection()
 def read_tables(config: CorpusConfig, needed: str = "train") -> Corpus:
     """Read the tables that the config names.
 
@@ -176,10 +161,8 @@ def _utterance(
     seconds = stretch and stretch[1] - stretch[0]
     phones = words.read(row.id, row.words, audio, seconds, language) if row.phones is None else row.phones
     labels, _ = builder.labels(phones)
-    if row.phones and row.words and words.possible:
-        words.compare(row.id, labels, row.words, language)
-    speaker, traits = sys.intern(row.speaker), _shared(row.traits)
-    return Utterance(row.id, audio, tuple(labels), speaker, channel=row.channel, stretch=stretch, traits=traits)
+    speaker = sys.intern(row.speaker)
+    return Utterance(row.id, audio, tuple(labels), speaker, channel=row.channel, stretch=stretch, traits=row.traits)
 
 
 def stretch_of(row: Row, audio: Path, listings: FolderListings) -> tuple[float, float] | None:
@@ -204,15 +187,9 @@ def _language(row: Row) -> tuple[str, ...]:
     return tuple(value for name, value in row.traits if name == "language")
 
 
-@lru_cache(maxsize=1 << 12)
-def _shared(traits: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Return the same object for equal traits, so that a large corpus takes less memory."""
-    return traits
-
-
 def find_audio(base: Path, name: str, listings: FolderListings) -> Path:
     """Return the path of a recording in `spelling_of`."""
-    if (spelling := spelling_of(base, name, listings)) is None:
+    if (spelling := spelling_of(base, name)) is None:
         near = _near(base, name, listings)
         raise NoRecording(f"no such recording: {base / name}" + f" (there is {near})" * (near is not None))
     return base / spelling
@@ -225,16 +202,16 @@ def _near(base: Path, name: str, listings: FolderListings) -> Path | None:
     return next((near for place in places for near in listings.siblings.near(place, ENDINGS)), None)
 
 
-def spelling_of(base: Path, name: str, listings: FolderListings) -> str | None:
+def spelling_of(base: Path, name: str) -> str | None:
     """Return a recording's name as the disk has it: a table may have backslashes or, from macOS, another Unicode form.
 
     None: there is none.
     """
-    if listings.is_file(os.path.join(base, name)):
+    if os.path.isfile(os.path.join(base, name)):  # False of a path that is too long, too
         return name
     plain = name.replace("\\", "/")
     forms = (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain))
-    return next((form for form in forms if os.path.isfile(base / form)), None)  # False of a path that is too long, too
+    return next((form for form in forms if os.path.isfile(os.path.join(base, form))), None)
 
 
 def _check_unique(ids: Iterable[str], path: Path, earlier: dict[Path, dict[str, int]]) -> None:
@@ -266,40 +243,14 @@ def _shared_audio(corpus: Corpus, listings: FolderListings) -> list[str]:
 
 
 class FolderListings:
-    """Looks files up in listings: each folder is listed once.
-
-    A listing holds regular files only. Symbolic links, and names that the file system matches in another spelling,
-    are looked up one by one.
-    """
+    """What is known of the files of a table, each looked up once."""
 
     def __init__(self) -> None:
-        self._files, self._real = cache(_files), cache(os.path.realpath)
         self.siblings = Siblings()
         self.seconds = cache(lambda path: sound_file.info(path).seconds)
         """Returns the duration of a recording."""
-
-    def is_file(self, path: str) -> bool:
-        """Tell whether there is such a file."""
-        folder, name = _split(path)
-        return name in self._files(folder) or os.path.isfile(path)
+        self._real = cache(os.path.realpath)
 
     def real(self, path: Path) -> str:
         """Return the path without symbolic links, as `os.path.realpath`."""
-        folder, name = _split(str(path))
-        return os.path.join(self._real(folder), name) if name in self._files(folder) else os.path.realpath(path)
-
-
-def _split(path: str) -> tuple[str, str]:
-    """Return folder and name; as `os.path.split`, which is slow, where `os.sep` is all that separates."""
-    if os.altsep:
-        return os.path.split(path)
-    folder, sep, name = path.rpartition(os.sep)
-    return folder or sep, name
-
-
-def _files(folder: str) -> frozenset[str]:
-    try:
-        with os.scandir(folder or os.curdir) as entries:
-            return frozenset(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-    except OSError:  # its files may be reached even so: a folder may be searched and not read
-        return frozenset()
+        return os.path.realpath(path) if os.path.islink(path) else os.path.join(self._real(path.parent), path.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import os
@@ -10,7 +11,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ _TEXTS = ("id", "audio", *OPTIONAL)
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SPREADSHEETS = (".xls", ".ods", ".numbers")
-_SIGNS = "\t,;"
+_SIGNS = "\t,;"  # what separates columns
 _SPACE = " \t\n\u00a0\ufeff"
 _DECIMAL = re.compile(r"-?\d*,\d+")
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
@@ -153,31 +154,21 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
 
 def _delimited_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Row]:
     """Yield the rows below the header. In TSV, quotes are plain characters, unless they enclose a field."""
-    lines = enumerate(_lines(text))
-    first = next((k for k, line in lines if line.strip(_EMPTY) and not line.lower().startswith("sep=")), 0)
-    source = islice(_lines(text), first, None)
-    header = next(source)
-    delimiter = _delimiter(header, path)
+    lines, first = io.StringIO(text), 1
+    header = next(lines, "")
+    while header and (not header.strip(_EMPTY) or header.lower().startswith("sep=")):
+        header, first = next(lines, ""), first + 1
+    delimiter = max(_SIGNS, key=header.count)
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader(chain((header,), source), delimiter=delimiter, quoting=quoting)
+    reader = csv.reader(chain((header,), lines), delimiter=delimiter, quoting=quoting)
     try:
-        columns = _columns(next(reader), path, first + 1, labels)
+        columns = _columns(next(reader), path, first, labels)
         for raw in reader:
             fields = [field.strip(_SPACE) for field in raw]
             if any(fields):
-                yield _delimited_row(columns, fields, first + reader.line_num, delimiter)
+                yield _delimited_row(columns, fields, first - 1 + reader.line_num, delimiter)
     except csv.Error as error:
-        raise InputError(f"{path}, line {first + reader.line_num}: {error}", "correct the line") from None
-
-
-def _delimiter(header: str, path: Path) -> str:
-    """Return the separator that gives most of the required columns; among equals, that of the file's ending."""
-
-    def rank(sign: str) -> tuple[int, int]:
-        names = {_name(field) for field in header.split(sign)}
-        return len(names & {*REQUIRED, *LABELS}), (sign == ",") == (path.suffix.lower() == ".csv")
-
-    return max(_SIGNS, key=rank)
+        raise InputError(f"{path}, line {first - 1 + reader.line_num}: {error}", "correct the line") from None
 
 
 def _columns(header: list[str], path: Path, line: int, labels: Sequence[str]) -> list[str]:
@@ -243,17 +234,8 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _lines(text: str) -> Iterator[str]:
-    """Yield the lines one by one, each with its newline; a list of them would double the memory."""
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start) + 1 or len(text)
-        yield text[start:end]
-        start = end
-
-
 def _json_rows(text: str, labels: Sequence[str]) -> Iterator[Row]:
-    for line, source in enumerate(_lines(text), start=1):
+    for line, source in enumerate(io.StringIO(text), start=1):
         if not source.strip():
             continue
         try:

@@ -28,7 +28,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
-from speechctc.corpora.table import FolderListings, spelling_of
+from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.table_rows import is_table as looks_like_table
 from speechctc.phones.labels import nfc
@@ -276,8 +276,8 @@ def in_table(
         The table cannot be read, no row has such labels, or times are none, or are empty or overlap.
     """
     found, note = read_table(table)
-    listings, labels = FolderListings(), choice.labels
-    rows = [row._replace(audio=_audio(table.parent, row, listings)) for row in found]
+    labels = choice.labels
+    rows = [row._replace(audio=_audio(table.parent, row)) for row in found]
     bad = _damaged(table, rows, labels)
     merged = _merged(table, [each for each in rows if each not in bad], choice)
 
@@ -325,7 +325,7 @@ def _recordings(table: Path, rows: Sequence[Row]) -> list[Recording]:
     return found
 
 
-def _audio(base: Path, row: Row, listings: FolderListings) -> str:
+def _audio(base: Path, row: Row) -> str:
     """Return where the recording of a row is: where the row says, or in the folder of its speaker or of its last name.
 
     A table may have bare names, or lie where the folders of speakers are and name them where they were before.
@@ -333,7 +333,7 @@ def _audio(base: Path, row: Row, listings: FolderListings) -> str:
     *folders, name = PurePath(row.audio.replace("\\", "/")).parts or ("",)
     tails = [PurePath(*folders[k:], name) for k in range(len(folders))]
     names = [row.audio, *map(str, tails), *([str(PurePath(row.speaker, name))] if row.speaker else [])]
-    return next((found for each in names if (found := spelling_of(base, each, listings))), row.audio)
+    return next((found for each in names if (found := spelling_of(base, each))), row.audio)
 
 
 def _damaged(table: Path, rows: Sequence[Row], labels: Labels) -> dict[Row, InputError]:

@@ -8,10 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
-
-from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.core.cores import attempt
@@ -21,7 +18,6 @@ from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.inventory import FOUND, named_inventory
 from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.languages import plain_code
-from speechctc.phones.matching import match_phones
 from speechctc.phones.pronouncer import Notation, Pronouncer
 from speechctc.phones.texts import Word
 
@@ -30,8 +26,6 @@ if TYPE_CHECKING:
 
 MAX_PHONE_RATE = 25.0  # phones a second: nobody speaks faster
 MIN_PHONE_RATE = 1.5  # phones a second: a recording with fewer has long pauses, or words that are not in its transcript
-APART = 0.6  # of the phones: a transcript of phones that differs by more from its words is of another sentence
-MAX_DISTANCE = 0.4  # but only where most are nearer than this, so that both are in one notation
 MISSING = "set corpus.language (English: en-us, Welsh: cy, ...), or corpus.dictionary to a pronunciation dictionary"
 
 
@@ -68,7 +62,6 @@ class WordPhones:
         self._foreign: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
         self._sparse: list[str] = []
-        self._both: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
         self.words: dict[str, tuple[Word, ...]] = {}
         """By the utterance's id, its words with all their pronunciations."""
 
@@ -206,18 +199,6 @@ class WordPhones:
         reader.utterances += 1
         return phones
 
-    def compare(self, id: str, phones: Sequence[str], text: str, language: str) -> None:
-        """Keep an utterance that has phones and words, to tell which disagree."""
-        try:
-            reader = self._in(language)
-        except InputError:
-            if isinstance(self._language, str):
-                raise
-            return  # the phones are used
-        words = [self._without_ignored(word) for word in reader.written(text)]
-        if words and all(word.pronunciations for word in words):
-            self._both.append((id, tuple(phones), tuple(p for word in words for p in word.pronunciations[0])))
-
     def notes(self) -> list[str]:
         """Return what the user should know about how words were read."""
         found = {self._called.get(key, key): each for key, each in self._languages.items()}
@@ -249,8 +230,6 @@ class WordPhones:
         if self._sparse:
             names = first_few(self._sparse, 5)
             warnings.append(note_text("sparse", fewest=MIN_PHONE_RATE, count=len(self._sparse), names=names))
-        if apart := self._disagreeing():
-            warnings.append(note_text("apart", count=len(apart), names=first_few(apart, 5)))
         return warnings
 
     def add_to(self, corpus: Corpus, rules: LabelRules) -> Corpus:
@@ -276,19 +255,6 @@ class WordPhones:
             raise InputError(what, "check that they belong together")
         if len(phones) < MIN_PHONE_RATE * seconds:
             self._sparse.append(id)
-
-    def _disagreeing(self) -> list[str]:
-        """Return the ids of utterances whose two transcripts differ much more than most."""
-        labels = sorted({phone for _, phones, _ in self._both for phone in phones})
-        read = sorted({phone for _, _, phones in self._both for phone in phones})
-        matches = {phone: match.phone for phone, match in match_phones(read, labels).items()}
-        apart = [
-            (id, Levenshtein.normalized_distance(phones, tuple(matches.get(phone, phone) for phone in reading)))
-            for id, phones, reading in self._both
-        ]
-        if not apart or median(distance for _, distance in apart) > MAX_DISTANCE:
-            return []
-        return [id for id, distance in apart if distance > APART]
 
 
 def _code(name: str) -> str:

@@ -102,15 +102,6 @@ def test_transcripts_too_long_or_short_for_their_recordings(recordings: Path) ->
     assert any("utterances with fewer than 1.5 phones a second (1): short;" in warning for warning in corpus.warnings)
 
 
-def test_phones_and_words_that_disagree_are_told(recordings: Path) -> None:
-    rows = [f"{k}\t{name}.wav\tthe cat sat\tdh ax k ae t s ae t" for k, name in enumerate("abcdef")]
-    rows.append("wrong\tg.wav\tthe cat sat\tm iy sh uw ng oy")
-    path = table(recordings, "t", *rows, columns="id\taudio\twords\tphones")
-    corpus = read(path, language="en-us")
-    assert any("not those of their words (1): wrong;" in warning for warning in corpus.warnings)
-    assert not any("not those" in warning for warning in read(path).warnings)
-
-
 def test_a_tier_of_words(recordings: Path) -> None:
     for name, label in (("a", "il cane"), ("b", "il cane cane")):
         rows = [Interval(0.0, 0.2, "<pause>"), Interval(0.2, 0.9, label)]
