@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import locale
 import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from speechctc.audio import sound_file
+from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import xml_text
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import files
 from speechctc.core.errors import InputError
+from speechctc.studio.command import arguments
+from speechctc.studio.command import run as run_command
 
-if TYPE_CHECKING:
-    from speechctc.inference.recogniser import Recogniser
-    from speechctc.inference.segmenter import Segment
-
-Spans = Sequence[tuple[float, float]]
-STEP = 0.02  # of the recording, between two lines of progress
-COLUMNS = "phones confidence"
+TASKS = {"recognise": "decode", "place": "align", "score": "score-phones"}
 
 
 def main() -> None:
-    """Recognise the phones of the recording that ELAN names, and say how it ended."""
+    """Do what ELAN asks for a recording, and say how it ended."""
     try:
         say("PROGRESS: 0.01 reading the parameters")
         run(read_parameters(sys.stdin.buffer.read()))
@@ -70,7 +69,7 @@ def read_parameters(raw: bytes) -> dict[str, str]:
 
 
 def run(parameters: Mapping[str, str]) -> None:
-    """Recognise the phones of ``source`` and write them to the tier file ``phones``.
+    """Recognise, place or score the phones of ``source``, and write them to the tier file ``phones``.
 
     Raises
     ------
@@ -81,46 +80,40 @@ def run(parameters: Mapping[str, str]) -> None:
     if not source or not out:
         missing = "source (the recording)" if not source else "phones (where the tiers are written)"
         raise InputError(f"ELAN gave no {missing}", "choose one in the panel of the recogniser")
-    channel = parameters.get("channel", "")
+    channel, task = parameters.get("channel", ""), parameters.get("task") or "recognise"
     if channel and not channel.isdecimal():
         raise InputError(f"channel {channel!r} is not a number from 1", "leave it empty for the mean of all")
-    sound_file.info(Path(source))  # an error, before the model is loaded
-    model, symbols = parameters.get("model") or "english", parameters.get("symbols") or "own"
-    number = int(channel) if channel else None
+    if task not in TASKS:
+        raise InputError(f"task {task!r} is none of {', '.join(TASKS)}", "choose one in the panel")
+    if task != "recognise" and not parameters.get("stretches"):
+        raise InputError(f"to {task} needs a tier of transcripts", "choose one in the panel of the recogniser")
+    seconds = sound_file.info(Path(source)).seconds
     spans = read_spans(Path(parameters["stretches"])) if parameters.get("stretches") else None
-    from speechctc.inference.recogniser import Recogniser
-    from speechctc.phones.notations import choose_symbols
-
-    say("PROGRESS: 0.03 loading the model")
-    recogniser = Recogniser.load(Path(model))
-    written = choose_symbols(recogniser.phones, symbols)
-    if written.note:
-        say(written.note)
-    found = _segments(recogniser, Path(source), number, spans)
-    write_tier(Path(out), [segment.renamed(written.written).to_dict() for segment in found])
-
-
-def _segments(recogniser: Recogniser, path: Path, channel: int | None, spans: Spans | None) -> Iterator[Segment]:
-    """Yield the phones of a recording, or of stretches of it, and write how far it is."""
-    rate = recogniser.config.features.sample_rate
-    if spans is None:
-        seconds, said = sound_file.info(path).seconds, 0.0
-        with sound_file.opened(path, rate, channel) as blocks:
-            for segment in recogniser.segments(blocks):
-                if segment.end / seconds >= said + STEP:
-                    said = segment.end / seconds
-                    say(f"PROGRESS: {min(0.05 + 0.9 * said, 0.95):.2f}")
-                yield segment
-        return
-    for number, (start, end) in enumerate(spans):
-        samples, _ = sound_file.read(path, rate, channel, (start, end))
-        for segment in recogniser.decode(samples, rate).segments:
-            yield segment._replace(start=segment.start + start, end=segment.end + start)
-        say(f"PROGRESS: {0.05 + 0.9 * (number + 1) / len(spans):.2f}")
+    with tempfile.TemporaryDirectory() as folder:
+        answer, stretches = Path(folder) / "answer.json", ""
+        if spans is not None:
+            stretches = str(Path(folder) / "stretches.TextGrid")
+            if task == "recognise":
+                spans = [span._replace(label="x") for span in spans]
+            last = max([seconds, *(span.end for span in spans)])
+            files.write_text(
+                Path(stretches), textgrid_text(last, {"stretches": [span for span in spans if span.label]})
+            )
+        chosen = (parameters.get(name, "") for name in ("model", "symbols", "language"))
+        line = arguments(source, str(answer), TASKS[task], *chosen, stretches)
+        say("PROGRESS: 0.1 at work")
+        wrong = run_command([*line, "--channel", channel] if channel else line)
+        found = files.read_json(answer)[0]["segments"] if answer.exists() else None
+    if found is None:
+        what, _, fix = wrong.rpartition("; ")
+        raise InputError(what or fix, fix if what else "see the line above")
+    if wrong:
+        say(wrong)
+    write_tier(Path(out), found)
 
 
-def read_spans(path: Path) -> Spans:
-    """Return from when to when the labels of a tier file of ELAN go, in seconds.
+def read_spans(path: Path) -> list[Interval]:
+    """Return the labels of a tier file of ELAN with their times in seconds; a label may be empty.
 
     Raises
     ------
@@ -132,7 +125,10 @@ def read_spans(path: Path) -> Spans:
         if "<!DOCTYPE" in text:
             raise ValueError("a document type")
         spans = ElementTree.fromstring(text.encode("utf-8")).iter("span")
-        return sorted((_seconds(each.attrib["start"]), _seconds(each.attrib["end"])) for each in spans)
+        return sorted(
+            Interval(_seconds(each.attrib["start"]), _seconds(each.attrib["end"]), (each.findtext("v") or "").strip())
+            for each in spans
+        )
     except (OSError, ElementTree.ParseError, LookupError, ValueError) as error:  # LookupError: an unknown encoding, too
         raise InputError(f"{path}: not a tier of ELAN ({error})", "choose the tier again") from None
 
@@ -142,12 +138,20 @@ def _seconds(time: str) -> float:
 
 
 def write_tier(path: Path, segments: Sequence[Mapping[str, Any]]) -> None:
-    """Write phones and their confidences, the values of `Segment.to_dict`, as a tier file of ELAN, in milliseconds."""
-    root = ElementTree.Element("TIER", {"columns": COLUMNS})
+    """Write the phones of a command's JSON as a tier file of ELAN, with their confidences or scores."""
+    scored = any("score" in segment for segment in segments)
+    columns = "phones score said_instead" if scored else "phones confidence"
+    root = ElementTree.Element("TIER", {"columns": columns})
     for segment in segments:
         start, end = (str(round(1000 * segment[key])) for key in ("start", "end"))
         span = ElementTree.SubElement(root, "span", {"start": start, "end": end})
-        for value in (segment["phone"], f"{segment['confidence']:.2f}"):
+        values = [segment["phone"]]
+        if scored:
+            said = " ".join(each["phones"] for each in segment.get("said_instead") or [])
+            values += [f"{segment['score']:.2f}" if segment.get("score") is not None else "", said]
+        else:
+            values.append(f"{segment['confidence']:.2f}")
+        for value in values:
             ElementTree.SubElement(span, "v").text = xml_text(value)
     ElementTree.indent(root, "  ")
     files.write_bytes(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from speechctc.core import files
-from speechctc.core.processes import module_command
+from speechctc.studio.command import arguments, run
 
 
 def main(wav: str, *order: str) -> None:
@@ -27,48 +26,14 @@ def main(wav: str, *order: str) -> None:
     grid, error, *rest = order
     with tempfile.TemporaryDirectory() as folder:  # the command notes beside its files that it wrote them
         answer = Path(folder) / "answer.TextGrid"
-        done = subprocess.run(
-            [*module_command("speechctc"), *arguments(wav, str(answer), *rest)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONUTF8": "1"},
-        )
+        wrong = run(arguments(wav, str(answer), *rest))
         if answer.exists():
             files.write_bytes(Path(grid), answer.read_bytes())
     for path in map(Path, (wav, *rest[4:])):
         if path.name.startswith("speechctc-"):  # as the script names it, never a file of the user's own
             path.unlink(missing_ok=True)
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        files.write_text(Path(error), said[-1] if said else f"it ended with status {done.returncode}")
-
-
-def arguments(
-    wav: str, grid: str, command: str, model: str, symbols: str, language: str = "", stretches: str = ""
-) -> list[str]:
-    """Return the command line: decode, align or score-phones, of the whole recording or of the intervals of a tier.
-
-    Parameters
-    ----------
-    wav, grid : str
-        The recording, and the TextGrid to write.
-    command, model, symbols : str
-        As on the command line.
-    language : str
-        Of the words in the intervals, or the file of a dictionary; if empty, the labels are phones.
-    stretches : str
-        A TextGrid with a tier ``stretches``; if empty, the whole recording is recognised.
-    """
-    chosen = ["--model", model.strip() or "english", "--symbols", symbols.strip() or "own", "--out", grid]
-    words = language.strip()
-    if command != "decode":
-        chosen += ["--words" if words else "--transcripts", stretches, "--tier", "stretches", "--limits"]
-        if words:
-            chosen += ["--dictionary" if Path(words).is_file() else "--language", words]
-    elif stretches:
-        chosen += ["--textgrids", stretches, "--tier", "stretches"]
-    return [command, wav, *chosen]
+    if wrong:
+        files.write_text(Path(error), wrong)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import pytest
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.core.errors import InputError
-from speechctc.studio import elan, praat
+from speechctc.studio import elan
+from speechctc.studio.command import arguments
 from speechctc.studio.elan import read_parameters, read_spans, write_tier
 from speechctc.studio.plugins import ELAN, PRAAT, in_folder, in_programs, write
 from tests.tiny_model import write_song
@@ -97,6 +98,43 @@ def test_both_write_phones_by_a_table_of_symbols(here: Path, tiny_model: Path) -
         assert "ɡã" in Path(name).read_text(encoding="utf-8") and "low" not in Path(name).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
+def test_elan_gets_the_phones_of_a_tier_placed_and_scored(tmp_path: Path, tiny_model: Path) -> None:
+    write(in_folder(tmp_path), str(tiny_model))
+    _, defaults = described(tmp_path)
+    audio, tier, out = tmp_path / "a.wav", tmp_path / "tier.xml", tmp_path / "out.xml"
+    times = write_song(audio, SONG)
+    middle = round(1000 * (times[2][0] - 0.02))
+    spans = ((0, middle, "low mid"), (middle, round(1000 * times[-1][1]), "high low top"))
+    tier.write_text(
+        '<TIER columns="words">'
+        + "".join(f'<span start="{a}" end="{b}"><v>{label}</v></span>' for a, b, label in spans)
+        + "</TIER>"
+    )
+    given = {**defaults, "source": str(audio), "phones": str(out), "stretches": str(tier)}
+    for task, columns in (
+        ("place", ["phones", "confidence"]),
+        ("score", ["phones", "score", "said_instead"]),
+        ("recognise", ["phones", "confidence"]),
+    ):
+        lines = run_recogniser(tmp_path, {**given, "task": task})
+        assert lines[-1] == "RESULT: DONE.", lines
+        root = ElementTree.parse(out).getroot()
+        assert root.attrib["columns"].split() == columns
+        assert [span[0].text for span in root] == SONG and all(len(span) == len(columns) for span in root)
+        assert all(0 <= float(span[1].text or "nan") <= 1 for span in root)
+        starts = [int(span.attrib["start"]) / 1000 for span in root]
+        assert all(abs(start - time[0]) < 0.06 for start, time in zip(starts, times, strict=True))
+    for wrong, line in (
+        ({"stretches": "", "task": "score"}, "ERROR: to score needs a tier of transcripts; choose one"),
+        ({"task": "dance"}, "ERROR: task 'dance' is none of recognise, place, score; choose one"),
+        ({"task": "place", "language": "xx"}, "ERROR: "),
+    ):
+        lines = run_recogniser(tmp_path, {**given, **wrong})
+        assert lines[-1] == "RESULT: FAILED." and any(each.startswith(line) for each in lines), lines
+        assert not any("Traceback" in each for each in lines)
+
+
 def test_elan_is_told_why_it_failed(tmp_path: Path) -> None:
     write(in_folder(tmp_path), "english")
     lines = run_recogniser(tmp_path, {"source": "gone.wav", "phones": str(tmp_path / "out.xml"), "model": "english"})
@@ -117,7 +155,7 @@ def test_parameters_and_tiers_are_read_as_elan_writes_them(tmp_path: Path) -> No
     tier.write_text(
         '<TIER columns="a"><span start="17.5" end="18.25"><v>x</v></span><span start="900" end="1500"/></TIER>'
     )
-    assert read_spans(tier) == [(0.9, 1.5), (17.5, 18.25)]
+    assert read_spans(tier) == [(0.9, 1.5, ""), (17.5, 18.25, "x")]
     write_tier(tier, [])
     assert read_spans(tier) == []
     for wrong in ("<TIER>", '<?xml version="1.0" encoding="klingon"?><TIER/>', '<TIER><span start="1"/></TIER>'):
@@ -196,14 +234,14 @@ def test_each_praat_and_elan_of_a_user_is_found(tmp_path: Path, monkeypatch: pyt
     assert in_programs()[1] == tmp_path / "settings/praat" / PRAAT
 
 
-def test_the_command_line_of_praat_is_one_of_the_commands(tmp_path: Path) -> None:
+def test_the_command_line_of_a_plugin_is_one_of_the_commands(tmp_path: Path) -> None:
     dictionary = tmp_path / "words.dict"
     dictionary.write_text("one W AH N\n")
     given = "a.wav", "a.TextGrid"
     chosen = ["--model", "ipa", "--symbols", "own", "--out", "a.TextGrid"]
     tier = ["--tier", "stretches"]
-    assert praat.arguments(*given, "decode", " ipa ", "") == ["decode", "a.wav", *chosen]
-    assert praat.arguments(*given, "decode", "ipa", "own", "pl", "t") == [
+    assert arguments(*given, "decode", " ipa ", "") == ["decode", "a.wav", *chosen]
+    assert arguments(*given, "decode", "ipa", "own", "pl", "t") == [
         *("decode", "a.wav", *chosen, "--textgrids", "t"),
         *tier,
     ]
@@ -213,6 +251,6 @@ def test_the_command_line_of_praat_is_one_of_the_commands(tmp_path: Path) -> Non
         (str(dictionary), ["--dictionary", str(dictionary)]),
     ):
         source = "--words" if words else "--transcripts"
-        assert praat.arguments(*given, "align", "ipa", "own", language, "t") == [
+        assert arguments(*given, "align", "ipa", "own", language, "t") == [
             *("align", "a.wav", *chosen, source, "t", *tier, "--limits", *words)
         ]
