@@ -12,7 +12,6 @@ import typer
 
 from speechctc import __version__
 from speechctc.cli import lm, recognition, scoring, studio, training
-from speechctc.cli.options import described
 from speechctc.cli.streams import drop_output, say, write_utf8
 from speechctc.core.cores import BLAS_THREADS
 from speechctc.core.errors import NEEDS_TORCH, InputError, of_disk
@@ -57,7 +56,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plugins": studio.plugins_command,
 }
 for name, command in COMMANDS.items():
-    app.command(name)(described(name, command))
+    app.command(name)(command)
 app.add_typer(lm.lm_app, name="lm")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from speechctc.cli import options as opt
 from speechctc.cli.streams import check_places, new_reporter, show, show_scores
@@ -26,54 +28,81 @@ class Kind(str, Enum):
     lstm = "lstm"
 
 
-def train(
-    out: Path,
-    settings: list[str] | None = None,
-    kind: Kind = Kind.ngram,
-    config: str | None = None,
-    text: list[Path] | None = None,
-    language: str | None = None,
-    dictionary: Path | None = None,
-    phones: str = "found",
-    times: int = 1,
-    order: int = 4,
-    prune: float = 0.0,
-    dev: Path | None = None,
-    resume: bool = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class LmTrain:
+    """The options of ``lm train``."""
+
+    # fmt: off
+    out: Annotated[Path, Option(metavar="PLACE", help="An n-gram's ARPA file (.arpa, .arpa.gz), or an LSTM's folder.")]
+    settings: opt.Settings = None
+    kind: Annotated[Kind, Option(help="The kind of language model.")] = Kind.ngram
+    config: opt.CorpusConfig = None
+    text: Annotated[list[Path] | None, Option(metavar="FILE", help=
+        "A text, plain or .gz; may be repeated. Phones separated by spaces, one utterance per line; or words, read by "
+        "--language or --dictionary.")] = None
+    language: opt.ReadIn = None
+    dictionary: opt.Dictionary = None
+    phones: Annotated[str, Option(metavar="SET", help=
+        "The phone set: cmu39, timit61 ..., the folder of a model that has it, or found: the phones in the text. With "
+        "--config, it is that of the corpus.")] = "found"
+    times: Annotated[int, Option(metavar="N", min=1, help=
+        "How often the labels of --config count beside the texts; more than 1 if they are nearer to what will be "
+        "recognised.")] = 1
+    order: Annotated[int, Option(metavar="N", min=1, max=8, help="The order of an n-gram: its longest strings.")] = 4
+    prune: Annotated[float, Option(metavar="X", min=0.0, help=
+        "Leave out strings of an n-gram without which its relative entropy changes by less than X nats per phone, such "
+        "as 1e-7.")] = 0.0
+    dev: Annotated[Path | None, Option(metavar="FILE", help=
+        "LSTM: the text that decides when to stop. Default: dev of the config's corpus, or a tenth of the "
+        "text.")] = None
+    resume: Annotated[bool, Option("--resume", help="LSTM: continue the training in the folder.")] = False
+    # fmt: on
+
+
+@opt.with_fields
+def train(given: LmTrain) -> None:
     """Train a language model on the training labels of a corpus, on texts in phones or words, or on both.
 
     Settings of an LSTM are lm.hidden=512 and so on. Ctrl-C saves its state; --resume continues from there.
     """
-    own = [setting for setting in settings or () if setting.startswith("lm.")]
-    others = [setting for setting in settings or () if setting not in own]
-    if kind is Kind.ngram and (own or dev or resume):
+    own = [setting for setting in given.settings or () if setting.startswith("lm.")]
+    others = [setting for setting in given.settings or () if setting not in own]
+    if given.kind is Kind.ngram and (own or given.dev or given.resume):
         raise InputError("lm.KEY=VALUE, --dev and --resume are for LSTMs", "add --kind lstm, or leave them out")
-    if kind is Kind.lstm and prune:
+    if given.kind is Kind.lstm and given.prune:
         raise InputError("--prune is for n-grams", "leave it out, or choose --kind ngram")
-    if config is None and others:
+    if given.config is None and others:
         raise InputError("settings are for a config", "name it with --config, or leave them out")
     from speechctc.stages.lm_texts import check_free, phone_text, read_sources, train_ngram
 
-    if kind is Kind.ngram:
-        check_free(out)
-    loaded, reads = opt.load_config(config, others) if config else None, (dictionary, language)
-    sources = read_sources(loaded, text or (), phones, reads, new_reporter(), times, with_dev=kind is Kind.lstm)
+    if given.kind is Kind.ngram:
+        check_free(given.out)
+    loaded, reads = opt.load_config(given.config, others) if given.config else None, (given.dictionary, given.language)
+    sources = read_sources(
+        loaded, given.text or (), given.phones, reads, new_reporter(), given.times, with_dev=given.kind is Kind.lstm
+    )
     inventory, source, corpus_dev = sources
-    if kind is Kind.lstm:
-        _train_lstm(out, inventory, source, phone_text(dev) if dev else corpus_dev, own, resume)
+    if given.kind is Kind.lstm:
+        _train_lstm(given.out, inventory, source, phone_text(given.dev) if given.dev else corpus_dev, own, given.resume)
     else:
-        show(train_ngram(source, inventory, order, out, prune))
+        show(train_ngram(source, inventory, given.order, given.out, given.prune))
 
 
 def perplexity(
-    lm: list[Path],
-    settings: list[str] | None = None,
-    config: str | None = None,
-    split: list[opt.Split] | None = None,
-    text: list[Path] | None = None,
-    json_file: Path | None = None,
-    overwrite: bool = False,
+    lm: Annotated[
+        list[Path], Option(metavar="PLACE", help="An ARPA file, or a folder with a language model; may be repeated.")
+    ],
+    settings: opt.Settings = None,
+    config: opt.CorpusConfig = None,
+    split: Annotated[
+        list[opt.Split] | None, Option(help="A split of the config's corpus to score; may be repeated. Default: dev.")
+    ] = None,
+    text: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE", help="A phone text: one utterance per line, phones separated by spaces; may be .gz."),
+    ] = None,
+    json_file: opt.JsonFile = None,
+    overwrite: opt.Overwrite = False,
 ) -> None:
     """Score splits of a corpus, or phone texts, with language models: a table of perplexities."""
     from speechctc.stages.lm_texts import phone_text, score_texts, split_texts, table
@@ -94,7 +123,14 @@ def perplexity(
 
 
 def sample(
-    lm: Path, count: int = 10, seed: int = 0, temperature: float = 1.0, prefix: str = "", longest: int = 200
+    lm: Annotated[Path, Option(metavar="PLACE", help="An ARPA file, or a folder with a language model.")],
+    count: Annotated[int, Option(metavar="N", help="Number of lines to draw.")] = 10,
+    seed: Annotated[int, Option(min=0, help="The same seed draws the same lines.")] = 0,
+    temperature: Annotated[
+        float, Option(help="Below 1: frequent strings more often; 0: always the most probable phone.")
+    ] = 1.0,
+    prefix: Annotated[str, Option(metavar="PHONES", help='Phones that each line begins with: "dh ah".')] = "",
+    longest: Annotated[int, Option(metavar="N", help="Most phones in a line.")] = 200,
 ) -> None:
     """Draw random phone strings from a language model, one per line."""
     from speechctc.stages.lm_texts import draw
@@ -104,12 +140,25 @@ def sample(
 
 
 def tune(
-    settings: list[str] | None = None,
-    model: Path | None = None,
-    lm: list[Path] | None = None,
-    split: opt.Split = opt.Split.dev,
-    beam: int | None = None,
-    out: Path | None = None,
+    settings: opt.Settings = None,
+    model: opt.Model = None,
+    lm: Annotated[
+        list[Path] | None,
+        Option(metavar="PLACE", help="An ARPA file, an LSTM's folder, or both. Default: the model's own n-gram."),
+    ] = None,
+    split: Annotated[
+        opt.Split, Option(help="The split to tune on; the model must not be trained on it.")
+    ] = opt.Split.dev,
+    beam: Annotated[
+        int | None, Option(metavar="N", help="Hypotheses that the search keeps. Default: decode.beam.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Where to write the weights. Default: tuned.json in the model's folder, where decode looks for it.",
+        ),
+    ] = None,
 ) -> None:
     """Find the weight and the bonus with the fewest errors on dev, and save them in the model's folder.
 
@@ -152,4 +201,4 @@ def _train_lstm(
 
 
 for command in (train, perplexity, sample, tune):
-    lm_app.command()(opt.described(f"lm {command.__name__}", command))
+    lm_app.command()(command)

@@ -1,17 +1,16 @@
-"""The options of the commands, described in options.txt; and the model that they name."""
+"""Options that several commands have, and the model that they name."""
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from enum import Enum
-from functools import cache
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from speechctc.cli.streams import new_reporter, show
 from speechctc.core.bundled import NAMES
@@ -40,37 +39,90 @@ class Device(str, Enum):
 
 
 AnyDecoder = TypeVar("AnyDecoder", bound="Decoder")
-Command = TypeVar("Command", bound=Callable[..., None])
-TEXTS = Path(__file__).with_name("options.txt")
-HEAD = re.compile(r"^(?:(.+) )?(\w+):(?: (--[\w/-]+))?(?: (.+?))?(?:, from ([\d.]+)(?: to ([\d.]+))?)?$")
-"""Of an entry of `TEXTS`: commands, parameter, option, what stands for the value, the least and the largest number."""
+Given = TypeVar("Given")
+
+# Options that several commands have.
+# fmt: off
+Beam = Annotated[int | None, Option("--beam", metavar="N", help=
+    "Search with N hypotheses at a time, even without a language model. Default: the model's own setting (decode.beam) "
+    "with a language model, else no search.")]
+Channel = Annotated[int | None, Option("--channel", metavar="N", min=1, help=
+    "Read only this channel of the recordings; 1 is the first (left). Default: the mean of all channels.")]
+ConfigName = Annotated[str, Option("--config", help=
+    "A YAML file, or the name of a config of the package: demo, finetune.")]
+CorpusConfig = Annotated[str | None, Option("--config", metavar="CONFIG", help=
+    "A config; the labels and the phone set are those of its corpus.")]
+Dictionary = Annotated[Path | None, Option("--dictionary", metavar="FILE", help=
+    "The pronunciations of words, in the format of CMU or of the Montreal Forced Aligner.")]
+Forms = Annotated[list[str] | None, Option("--format", metavar="FORMAT[,FORMAT]...", help=
+    f"The format of the results: {help_text()}. Several at once need a folder: textgrid,eaf. Default: by the ending of "
+    "--out, else text.")]
+Inventory = Annotated[str | None, Option("--inventory", metavar="PLACE", help=
+    "Recognise only these phones, in IPA or the model's labels: the phones themselves: 'a i u p t k'; a file of them, "
+    "with spaces or new lines between them, or a table with a column of phones; or the folder of extracted features or "
+    "of a model.")]
+Jobs = Annotated[int, Option("--jobs", metavar="N", min=0, help=
+    "Number of recordings to work on at a time; 0: one per core.")]
+JsonFile = Annotated[Path | None, Option("--json", metavar="FILE", help="Also write the scores to this JSON file.")]
+Lm = Annotated[list[Path] | None, Option("--lm", metavar="PLACE", help=
+    "A language model of phones: an ARPA file, which replaces the model's own n-gram, or the folder of an LSTM. May be "
+    "given twice, once for each kind.")]
+LmWeight = Annotated[float | None, Option("--lm-weight", metavar="WEIGHT", help=
+    "Weight of the language models, or of the model's own n-gram; 0: decode without them. Default: the weight that lm "
+    "tune found, or else the model's own setting (decode.lm_weight).")]
+Model = Annotated[Path | None, Option("--model", metavar="DIR", help=
+    "The model: the folder of a run (its best checkpoint is used) or of a checkpoint, or the name of a bundled model: "
+    f"{NAMES}. Default: the latest run in runs/, which is named on standard error.")]
+ModelOrBundled = Annotated[Path | None, Option("--model", metavar="DIR", help=
+    "The model: the folder of a run (its best checkpoint is used) or of a checkpoint, or the name of a bundled model: "
+    f"{NAMES}. Default: the latest run in runs/, or else english, with another --language ipa; standard error names "
+    "it.")]
+OnDevice = Annotated[Device, Option("--device", help="Where to compute; auto: on a CUDA GPU if there is one.")]
+Out = Annotated[str | None, Option("--out", metavar="PLACE", help=
+    "Where to write. A name with an ending is one file for all recordings. A name without an ending, with a slash at "
+    "its end, or of an existing folder is a folder, with a file for each recording. Default: standard output.")]
+Overwrite = Annotated[bool, Option("--overwrite", help=
+    "Also replace files that were made or changed by hand. Without it, the command stops if there are any; files that "
+    "are as speechctc wrote them are always replaced.")]
+PhonesOf = Annotated[str | None, Option("--language", metavar="CODE", help=
+    "Recognise only the phones of this language in eSpeak NG: a code (pl) or a name (Polish).")]
+ReadIn = Annotated[str | None, Option("--language", metavar="CODE", help=
+    "The language of eSpeak NG that words are read in, such as en-us; with --dictionary, words that it lacks.")]
+Settings = Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...", help=
+    "Settings that replace those of the config: train.epochs=3")]
+SkipChanged = Annotated[bool, Option("--skip-changed", help=
+    "Skip recordings whose file in the folder --out was made or changed by hand, and do all others, also those that "
+    "have a file as speechctc wrote it.")]
+SkipExisting = Annotated[bool, Option("--skip-existing", help=
+    "Skip recordings that already have a file in the folder --out.")]
+Symbols = Annotated[str, Option("--symbols", metavar="NOTATION", help=
+    "How phones are written: own (as the model names them), ipa, xsampa, arpabet, or a table of two columns, a label "
+    "and its symbol. The model keeps its own labels.")]
+# fmt: on
 
 
-def described(name: str, command: Command) -> Command:
-    """Give the parameters of a command of this name the names, ranges and help that `TEXTS` has for them."""
-    known = _descriptions()
-    parameters = [
-        each.replace(annotation=Annotated[each.annotation, known.get((name, each.name)) or known["", each.name]])
-        for each in inspect.signature(command, eval_str=True).parameters.values()
-    ]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}  # typer reads both
-    return command
+def with_fields(command: Callable[[Given], None]) -> Callable[..., None]:
+    """Return a command for typer whose parameters are the fields of the dataclass that `command` takes."""
+    (given,) = inspect.signature(command, eval_str=True).parameters.values()
+    hints = get_type_hints(given.annotation, include_extras=True)
 
+    @wraps(command)
+    def run(**values: Any) -> None:
+        command(given.annotation(**values))
 
-@cache
-def _descriptions() -> dict[tuple[str, str], Any]:
-    """Return what typer is told of a parameter, by command (``""``: all others) and parameter."""
-    found: dict[tuple[str, str], Any] = {}
-    for entry in re.split(r"\n(?=\w)", TEXTS.read_text(encoding="utf-8"))[1:]:
-        head, *lines = entry.rstrip().split("\n")
-        (commands, name, option, value, *limits), *_ = HEAD.findall(head)
-        low, high = (float(limit) if "." in limit else int(limit) if limit else None for limit in limits)
-        help = " ".join(map(str.strip, lines)).replace("{models}", NAMES).replace("{formats}", help_text())
-        about: dict[str, Any] = {"metavar": value or None, "min": low, "max": high, "help": help}
-        info = typer.Option(option, **about) if option else typer.Argument(**about)
-        found |= {(command, name): info for command in commands.split(", ")}
-    return found
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if each.default is MISSING else each.default,
+                annotation=hints[each.name],
+            )
+            for each in fields(given.annotation)
+        ]
+    )
+    run.__annotations__ = hints  # typer reads both
+    return run
 
 
 def load_config(config: str, settings: Sequence[str] | None) -> Config:
@@ -94,7 +146,7 @@ def _find(model: Path | None, or_bundled: bool) -> tuple[Path, str]:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelChoice:
     """The model of a command, and what it decodes with.
 
     Attributes
@@ -123,21 +175,21 @@ class Model:
     language: str | None = None
 
 
-def load_recogniser(model: Model) -> Recogniser:
+def load_recogniser(model: ModelChoice) -> Recogniser:
     """Load a model to decode and align; its `folder` and `about` say which it is."""
     from speechctc.inference.recogniser import Recogniser
 
     return _load(model, Recogniser.read)
 
 
-def load_decoder(model: Model) -> Decoder:
+def load_decoder(model: ModelChoice) -> Decoder:
     """Load a model to decode, as `load_recogniser`."""
     from speechctc.inference.load import load_decoder as read
 
     return _load(model, read)
 
 
-def _load(model: Model, read: Callable[[Path, str], AnyDecoder]) -> AnyDecoder:
+def _load(model: ModelChoice, read: Callable[[Path, str], AnyDecoder]) -> AnyDecoder:
     from speechctc.inference.decoder import ONLY
     from speechctc.inference.variants import restrict, with_language_models
     from speechctc.inference.wanted import find_wanted

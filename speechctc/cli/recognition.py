@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from speechctc.cli import options as opt
 from speechctc.cli.streams import new_reporter, show
@@ -26,46 +25,67 @@ if TYPE_CHECKING:
     from speechctc.stages.decode import Source
 
 
-def decode_command(
-    audio: list[Path] | None = None,
-    model: Path | None = None,
-    forms: list[str] | None = None,
-    symbols: str = "own",
-    out: str | None = None,
-    overwrite: bool = False,
-    skip_existing: bool = False,
-    skip_changed: bool = False,
-    channel: int | None = None,
-    jobs: int = 0,
-    alternatives: int = 0,
-    raw: int | None = None,
-    live: bool = False,
-    lm: list[Path] | None = None,
-    lm_weight: float | None = None,
-    beam: int | None = None,
-    inventory: str | None = None,
-    language: str | None = None,
-    tier: str | None = None,
-    textgrids: Path | None = None,
-    nbest: int | None = None,
-    min_modulation_db: float | None = None,
-    cluster: str | None = None,
-    device: opt.Device = opt.Device.auto,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Decode:
+    """The options of ``decode``."""
+
+    # fmt: off
+    audio: Annotated[list[Path] | None, Argument(help=
+        "Sound files, folders of them, or patterns in quotes ('talks/*.wav'); - reads standard input.")] = None
+    model: opt.ModelOrBundled = None
+    forms: opt.Forms = None
+    symbols: opt.Symbols = "own"
+    out: opt.Out = None
+    overwrite: opt.Overwrite = False
+    skip_existing: opt.SkipExisting = False
+    skip_changed: opt.SkipChanged = False
+    channel: opt.Channel = None
+    jobs: opt.Jobs = 0
+    alternatives: Annotated[int, Option(metavar="N", min=0, help=
+        "In JSON and TextGrid, also name the N next most probable phones.")] = 0
+    raw: Annotated[int | None, Option(metavar="RATE", min=1000, help=
+        "Standard input has no header: 16-bit little-endian mono samples at RATE Hz.")] = None
+    live: Annotated[bool, Option("--live", help=
+        "Standard input is a microphone: recognise each phone within about 2 s, without waiting for the sound that the "
+        "model averages later. A few phones are others than those of the whole recording.")] = False
+    lm: opt.Lm = None
+    lm_weight: opt.LmWeight = None
+    beam: opt.Beam = None
+    inventory: opt.Inventory = None
+    language: opt.PhonesOf = None
+    tier: Annotated[str | None, Option(metavar="NAME", help=
+        "Recognise only inside the labelled intervals of this tier of TextGrids or ELAN's .eaf, beside the recordings. "
+        "TextGrid, .eaf and JSON keep the tier.")] = None
+    textgrids: Annotated[Path | None, Option(metavar="PLACE", help=
+        "With --tier: a folder of TextGrids or files of ELAN named like the recordings, or the file of a single one. "
+        "Default: beside the recordings.")] = None
+    nbest: Annotated[int | None, Option(metavar="N", min=1, help=
+        "Write a table of the N best sequences of phones with their scores, as TSV or JSON.")] = None
+    min_modulation_db: Annotated[float | None, Option(metavar="DB", help=
+        "Find no phones where no band's level changes by more than DB within 1.5 s: in pauses and steady noise. 0: "
+        "find phones anywhere. Default: the model's own setting (decode.min_modulation_db).")] = None
+    cluster: Annotated[str | None, Option(metavar="ADDRESS", help=
+        "Let the workers of a Dask cluster decode; its scheduler: tcp://HOST:8786.")] = None
+    device: opt.OnDevice = opt.Device.auto
+    # fmt: on
+
+
+@opt.with_fields
+def decode_command(given: Decode) -> None:
     """Recognise the phones of recordings.
 
     As text, one recording gives one line of phones; several give a line each: the file, a tab, the phones.
     """
-    given = SimpleNamespace(**locals())
-    if not audio:
+    if not given.audio:
         raise InputError("no recordings are named", "name sound files or folders; see speechctc decode --help")
-    if status := _decode(given):
+    _check(given, given.audio)
+    if status := _decode(given, given.audio):
         raise typer.Exit(status)
 
 
-def _decode(given: SimpleNamespace) -> int:
-    """Decode; return the exit status."""
-    audio, nbest, cluster = given.audio, given.nbest, given.cluster
+def _check(given: Decode, audio: list[Path]) -> None:
+    """Check that the options fit together."""
+    nbest, cluster = given.nbest, given.cluster
     if "-" in map(str, audio) and len(audio) > 1:
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if (given.raw or given.live) and str(audio[0]) != "-":
@@ -78,8 +98,12 @@ def _decode(given: SimpleNamespace) -> int:
         raise InputError("--tier decodes files here, without --nbest and --cluster", "leave one of them out")
     if cluster and (nbest or str(audio[0]) == "-"):
         raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
+
+
+def _decode(given: Decode, audio: list[Path]) -> int:
+    """Decode; return the exit status."""
     from speechctc.audio.recordings import check_some
-    from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
+    from speechctc.inference.output import Work
     from speechctc.inference.unsure import Doubt
     from speechctc.model.checkpoint import BUILT_IN
     from speechctc.phones.languages import LISTED
@@ -87,59 +111,114 @@ def _decode(given: SimpleNamespace) -> int:
 
     if str(audio[0]) != "-":
         check_some(audio)
-    form, also = parse_formats(given.forms)
-    skips = (given.skip_existing, given.skip_changed)
-    options = OutputOptions(*choose_output(form, given.out), given.overwrite, *skips, also)
-    work = Work(given.jobs, given.alternatives, given.channel, given.live, given.raw, nbest or 0)
-    if nbest and (also or given.symbols != "own"):
+    options, nbest = _output(given), given.nbest or 0
+    work = Work(given.jobs, given.alternatives, given.channel, given.live, given.raw, nbest)
+    if nbest and (options.also or given.symbols != "own"):
         raise InputError("--nbest writes one format, with the model's own labels", "leave the other options out")
     if nbest:
         check_nbest(audio, options, work)
-    device, search = opt.Device.cpu if cluster else given.device, (given.lm_weight, given.beam, given.min_modulation_db)
-    model = _suited(given.model, given.language, LISTED)
-    named = {"inventory": given.inventory, "language": given.language}
-    recogniser = opt.load_decoder(opt.Model(model, device, given.lm or (), *search, **named))
+    choice = opt.ModelChoice(
+        place=_suited(given.model, given.language, LISTED),
+        device=opt.Device.cpu if given.cluster else given.device,
+        lms=given.lm or (),
+        lm_weight=given.lm_weight,
+        beam=given.beam,
+        min_modulation_db=given.min_modulation_db,
+        inventory=given.inventory,
+        language=given.language,
+    )
+    recogniser = opt.load_decoder(choice)
     options = _with_symbols(options, recogniser, given.symbols)
     doubtful = not given.lm and recogniser.folder == BUILT_IN
     doubt = Doubt(recogniser, by_best_path=bool(nbest)) if doubtful else None
     return decode(recogniser, audio, options, new_reporter(), work, doubt, _source(given))
 
 
-def _source(given: SimpleNamespace) -> Source | None:
+def _source(given: Decode) -> Source | None:
     """Return where results come from, if not from this machine's threads."""
-    if not given.tier and not given.cluster:
-        return None
-    from speechctc.stages.decode_sources import Cluster, Tier
+    if given.tier:
+        from speechctc.stages.decode_sources import Tier
 
-    return Tier(given.tier, given.textgrids) if given.tier else Cluster(given.cluster)
+        return Tier(given.tier, given.textgrids)
+    if given.cluster:
+        from speechctc.stages.decode_sources import Cluster
+
+        return Cluster(given.cluster)
+    return None
 
 
-def align_command(
-    audio: list[Path] | None = None,
-    phones: str | None = None,
-    transcripts: Path | None = None,
-    words: Path | None = None,
-    language: str | None = None,
-    dictionary: Path | None = None,
-    tier: str | None = None,
-    limits: bool | None = None,
-    misfits: bool = False,
-    silence: str | None = None,
-    first_variant: bool = False,
-    refine: bool = True,
-    intervals: bool = False,
-    inventory: str | None = None,
-    model: Path | None = None,
-    forms: list[str] | None = None,
-    symbols: str = "own",
-    out: str | None = None,
-    overwrite: bool = False,
-    skip_existing: bool = False,
-    skip_changed: bool = False,
-    channel: int | None = None,
-    jobs: int = 0,
-    device: opt.Device = opt.Device.auto,
-) -> None:
+def _output(given: Decode | Transcribed, scored: bool = False) -> OutputOptions:
+    """Return how results are written."""
+    from speechctc.inference.output import OutputOptions, choose_output, parse_formats
+
+    form, also = parse_formats(given.forms)
+    skips = (given.skip_existing, given.skip_changed)
+    return OutputOptions(*choose_output(form, given.out), given.overwrite, *skips, also, {}, scored)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transcribed:
+    """The options of ``align`` and ``score-phones``."""
+
+    # fmt: off
+    audio: Annotated[list[Path] | None, Argument(help=
+        "Sound files, folders of them, or patterns in quotes ('talks/*.wav').")] = None
+    phones: Annotated[str | None, Option(metavar="PHONES", help=
+        'The phones of a single recording: "sh iy hh ae d".')] = None
+    transcripts: Annotated[Path | None, Option(metavar="PLACE", help=
+        "The phones: a table with the columns id, audio and phones; a folder of files named like the recordings; or "
+        "the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt, .TextGrid "
+        "or .eaf, in this order.")] = None
+    words: Annotated[Path | None, Option(metavar="PLACE", help=
+        "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid or .eaf; a folder of such "
+        "files named like the recordings; or a table with the columns id, audio and words. Needs --language or "
+        "--dictionary.")] = None
+    language: opt.ReadIn = None
+    dictionary: opt.Dictionary = None
+    tier: Annotated[str | None, Option(metavar="NAME", help=
+        "Read the phones only from TextGrids and ELAN's .eaf, from this tier. Default: the tier phones (words with "
+        "--words), and other files too.")] = None
+    limits: Annotated[bool | None, Option("--limits/--no-limits", help=
+        "Place the labels of each annotation, interval or row (columns start and end, in seconds) between its own "
+        "times, or all of them in the whole recording. Default: between the times of rows, and of a tier in which an "
+        "annotation has several labels.")] = None
+    misfits: Annotated[bool, Option("--misfits", help=
+        "Find what is missing from a recording, and what it holds beyond its transcript, instead of placing every word "
+        "or phone.")] = False
+    silence: Annotated[str | None, Option(metavar="PHONES", help=
+        'Phones of the model that may stand between words: "pau sil". Default: with --words all of its labels of '
+        'silence, else none; "" for none.')] = None
+    first_variant: Annotated[bool, Option("--first-variant", help=
+        "Take the first pronunciation of each word. Default: of several, the one that fits the recording best; JSON "
+        "and the outputs of score-phones name it.")] = False
+    refine: Annotated[bool, Option("--refine/--no-refine", help=
+        "Place boundaries by the boundary model that train-boundaries has put beside the model, if there is "
+        "one.")] = True
+    intervals: Annotated[bool, Option("--intervals", help=
+        "A TextGrid gets a tier of points: each boundary, and between which times it lies with a probability of 95 %. "
+        "JSON always has them.")] = False
+    model: opt.ModelOrBundled = None
+    forms: opt.Forms = None
+    symbols: opt.Symbols = "own"
+    out: opt.Out = None
+    overwrite: opt.Overwrite = False
+    skip_existing: opt.SkipExisting = False
+    skip_changed: opt.SkipChanged = False
+    channel: opt.Channel = None
+    jobs: opt.Jobs = 0
+    device: opt.OnDevice = opt.Device.auto
+    # fmt: on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Align(Transcribed):
+    """The options of ``align``."""
+
+    inventory: opt.Inventory = None
+
+
+@opt.with_fields
+def align_command(given: Align) -> None:
     """Find the times of known phones or words in recordings.
 
     In phones and words, * stands for any piece of sound, (a|b c) for alternatives, (a|) for what may be missing. If
@@ -147,10 +226,28 @@ def align_command(
     exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
     if all failed.
     """
-    _align(SimpleNamespace(**locals(), ratings=None, by_speaker=None, before=None))
+    _align(given)
 
 
-def score_phones_command(**given: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ScorePhones(Transcribed):
+    """The options of ``score-phones``."""
+
+    # fmt: off
+    ratings: Annotated[Path | None, Option(metavar="TABLE", help=
+        "Also print how the scores correlate with a person's: a table with the columns id and ratings, a number for "
+        "each phone of the transcript, separated by spaces.")] = None
+    by_speaker: Annotated[Path | None, Option(metavar="FOLDER", help=
+        "Write into this folder a page for each speaker, a page and sheets (CSV, Excel) of all, and the scores of the "
+        "recordings (JSON, and other formats of --format).")] = None
+    before: Annotated[Path | None, Option(metavar="FOLDER", help=
+        "With --by-speaker: the folder that it wrote of earlier recordings. Pages and sheets say which scores changed "
+        "since, and whether that is beyond chance.")] = None
+    # fmt: on
+
+
+@opt.with_fields
+def score_phones_command(given: ScorePhones) -> None:
     """Say how well each phone of a transcript was said.
 
     Aligns recordings with their phones or words as align does. The score of a phone is from 0 to 1 and compares it with
@@ -160,53 +257,42 @@ def score_phones_command(**given: Any) -> None:
 
     --by-speaker writes a page for each speaker: the worst sounds first, what was said instead, words to listen to.
     """
-    if given["by_speaker"] is not None:
-        if given["out"] is not None:
+    if given.by_speaker is not None:
+        if given.out is not None:
             raise InputError("--out and --by-speaker both say where to write", "give one of them")
-        given |= {"out": f"{given['by_speaker'] / 'scores'}/", "forms": ["json", *(given["forms"] or ())]}
-    elif given["before"] is not None:
+        given = replace(given, out=f"{given.by_speaker / 'scores'}/", forms=["json", *(given.forms or ())])
+    elif given.before is not None:
         raise InputError("--before is for --by-speaker", "give --by-speaker FOLDER too")
-    _align(SimpleNamespace(**given, inventory=None), scored=True)
+    _align(given)
 
 
-_options = {**inspect.signature(align_command, eval_str=True).parameters}
-_ratings = _options.pop("inventory").replace(name="ratings", annotation=Path | None)
-_pages = [_ratings.replace(name=name) for name in ("by_speaker", "before")]
-score_phones_command.__signature__ = inspect.Signature([*_options.values(), _ratings, *_pages])  # type: ignore[attr-defined]
-
-
-def _align(given: SimpleNamespace, scored: bool = False) -> None:
-    """Align recordings; `scored`: also say how well each phone was said, and compare that with ratings."""
+def _align(given: Align | ScorePhones) -> None:
+    """Align recordings; `ScorePhones`: also say how well each phone was said, and compare that with ratings."""
     from speechctc.corpora.transcripts import Choice, find_tasks
-    from speechctc.inference.output import OutputOptions, Work, choose_output, parse_formats
+    from speechctc.inference.output import Work
     from speechctc.stages.align import Ratings, align, in_own_languages, say_if_untaught
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")
-    form, also = parse_formats(given.forms)
-    chosen = choose_output(form, given.out)
-    skips = (given.skip_existing, given.skip_changed)
-    options = OutputOptions(*chosen, given.overwrite, *skips, also, {}, scored)
-    labels: Literal["phones", "words"] = "phones" if given.words is None else "words"
+    scoring = given if isinstance(given, ScorePhones) else None
+    options = _output(given, scored=scoring is not None)
+    labels: Labels = "phones" if given.words is None else "words"
     choice = Choice(given.tier, labels, given.limits)
     tasks = find_tasks(given.audio or (), given.phones, given.words or given.transcripts, choice, new_reporter())
     if given.intervals and "textgrid" not in options.forms:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
-    rated = Ratings.read(given.ratings, [task.recording for task in tasks]) if given.ratings else None
-    pages = _plan_pages(tasks, given) if given.by_speaker else None
+    table = scoring.ratings if scoring else None
+    rated = Ratings.read(table, [task.recording for task in tasks]) if table else None
+    pages = _plan_pages(tasks, scoring) if scoring else None
     named = None
     if labels == "words" and not given.dictionary:
         named, tasks = in_own_languages(tasks, given.language, new_reporter())
-    model = _suited(given.model, given.language or named)
-    recogniser = opt.load_recogniser(opt.Model(model, given.device, inventory=given.inventory))
-    recogniser.boundaries = recogniser.boundaries if given.refine else None
-    if given.intervals and recogniser.boundaries is None:
-        raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")
+    recogniser = _load(given, given.language or named)
     options = _with_symbols(options, recogniser, given.symbols)
     placing = _placing(given, recogniser, labels, given.language or named)
     if rated and rated.note:
         new_reporter().warn(rated.note)
-    if scored:
+    if scoring:
         say_if_untaught(recogniser, new_reporter())
     work, see = Work(given.jobs, channel=given.channel), rated.see if rated else None
     status = align(recogniser, tasks, options, new_reporter(), placing, work, see)
@@ -218,13 +304,26 @@ def _align(given: SimpleNamespace, scored: bool = False) -> None:
         raise typer.Exit(status)
 
 
-def _plan_pages(tasks: Sequence[Task], given: SimpleNamespace) -> SpeakerPages:
+def _load(given: Align | ScorePhones, language: str | None) -> Recogniser:
+    """Load the model that aligns."""
+    inventory = given.inventory if isinstance(given, Align) else None
+    choice = opt.ModelChoice(_suited(given.model, language), given.device, inventory=inventory)
+    recogniser = opt.load_recogniser(choice)
+    recogniser.boundaries = recogniser.boundaries if given.refine else None
+    if given.intervals and recogniser.boundaries is None:
+        raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")
+    return recogniser
+
+
+def _plan_pages(tasks: Sequence[Task], given: ScorePhones) -> SpeakerPages | None:
+    if given.by_speaker is None:
+        return None
     from speechctc.stages.by_speaker import SpeakerPages  # late: it loads what draws pages
 
     return SpeakerPages.plan(tasks, given.by_speaker, given.before, given.overwrite)
 
 
-def _placing(given: SimpleNamespace, recogniser: Recogniser, labels: Labels, language: str | None) -> Placing:
+def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None) -> Placing:
     """Return how transcripts are placed."""
     from speechctc.stages.align import choose_placing
 

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from speechctc.cli import options as opt
 from speechctc.cli.streams import check_places, new_reporter, show, show_scores, write_page
+from speechctc.core.bundled import NAMES
 from speechctc.core.errors import InputError, first_few
 
 
-def evaluate_command(
-    settings: list[str] | None = None,
-    model: Path | None = None,
-    split: opt.Split = opt.Split.test,
-    json_file: Path | None = None,
-    overwrite: bool = False,
-    lm: list[Path] | None = None,
-    lm_weight: float | None = None,
-    beam: int | None = None,
-    symbols: str = "own",
-    inventory: str | None = None,
-    language: str | None = None,
-    report: Path | None = None,
-    examples: int = 10,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """The options of ``evaluate``."""
+
+    # fmt: off
+    settings: opt.Settings = None
+    model: opt.Model = None
+    split: Annotated[opt.Split, Option(help=
+        "The part of the corpus to score; dev is never trained on.")] = opt.Split.test
+    json_file: opt.JsonFile = None
+    overwrite: opt.Overwrite = False
+    lm: opt.Lm = None
+    lm_weight: opt.LmWeight = None
+    beam: opt.Beam = None
+    symbols: opt.Symbols = "own"
+    inventory: opt.Inventory = None
+    language: opt.PhonesOf = None
+    report: Annotated[Path | None, Option(metavar="DIR", help=
+        "Also write a page with pictures and sound: DIR/report.html.")] = None
+    examples: Annotated[int, Option(metavar="N", min=0, help=
+        "How many of the worst, of the typical and of the best utterances the page shows with sound.")] = 10
+    # fmt: on
+
+
+@opt.with_fields
+def evaluate_command(given: Evaluate) -> None:
     """Score a model on a split of its corpus.
 
     Prints the phone error rate (PER): the substitutions, deletions and insertions that turn the phones recognised into
@@ -38,26 +53,35 @@ def evaluate_command(
     from speechctc.stages.evaluate import score
     from speechctc.stages.report import FILE, write_report
 
-    page = report / FILE if report else None
-    check_places(overwrite, json_file, page)
+    page = given.report / FILE if given.report else None
+    check_places(given.overwrite, given.json_file, page)
     recogniser = opt.load_recogniser(
-        opt.Model(
-            model, opt.Device.auto, lm or (), lm_weight, beam, or_bundled=False, inventory=inventory, language=language
+        opt.ModelChoice(
+            given.model,
+            opt.Device.auto,
+            given.lm or (),
+            given.lm_weight,
+            given.beam,
+            or_bundled=False,
+            inventory=given.inventory,
+            language=given.language,
         )
     )
-    scored, result = score(recogniser, split.value, settings or (), new_reporter(), symbols)
-    show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
+    scored, result = score(recogniser, given.split.value, given.settings or (), new_reporter(), given.symbols)
+    show_scores(result.to_text(), result.to_dict(), given.json_file, given.overwrite)
     if page:
-        html = write_report(scored, result, recogniser, recogniser.about, examples, new_reporter())
-        write_page(page, html, overwrite)
+        html = write_report(scored, result, recogniser, recogniser.about, given.examples, new_reporter())
+        write_page(page, html, given.overwrite)
 
 
 def compare_command(
-    runs: list[Path],
-    split: opt.Split = opt.Split.test,
-    json_file: Path | None = None,
-    overwrite: bool = False,
-    device: opt.Device = opt.Device.auto,
+    runs: Annotated[
+        list[Path], Argument(metavar="RUN RUN [RUN]... [KEY=VALUE]...", help="Two or more models; settings.")
+    ],
+    split: Annotated[opt.Split, Option(help="The part of the corpus to score.")] = opt.Split.test,
+    json_file: opt.JsonFile = None,
+    overwrite: opt.Overwrite = False,
+    device: opt.OnDevice = opt.Device.auto,
 ) -> None:
     """Compare models on the same utterances.
 
@@ -79,10 +103,12 @@ def compare_command(
 
 
 def calibrate_command(
-    settings: list[str] | None = None,
-    model: Path | None = None,
-    split: opt.Split = opt.Split.dev,
-    device: opt.Device = opt.Device.auto,
+    settings: opt.Settings = None,
+    model: opt.Model = None,
+    split: Annotated[
+        opt.Split, Option(help="The split to calibrate on; the model must not be trained on it.")
+    ] = opt.Split.dev,
+    device: opt.OnDevice = opt.Device.auto,
 ) -> None:
     """Make the confidences of a model probabilities.
 
@@ -97,7 +123,12 @@ def calibrate_command(
 
 
 def train_boundaries_command(
-    settings: list[str] | None = None, model: Path | None = None, minutes: float = 40.0, fresh: bool = False
+    settings: opt.Settings = None,
+    model: opt.Model = None,
+    minutes: Annotated[float, Option(metavar="N", min=0.1, help="Train on at most N minutes of speech.")] = 40.0,
+    fresh: Annotated[
+        bool, Option("--fresh", help="Start from random weights, not from the model's boundary model.")
+    ] = False,
 ) -> None:
     """Teach a model where phones begin and end.
 
@@ -111,7 +142,13 @@ def train_boundaries_command(
 
 
 def score_boundaries_command(
-    reference: Path, hypothesis: Path, tier: str = "phones", json_file: Path | None = None, overwrite: bool = False
+    reference: Annotated[Path, Argument(help="A TextGrid or .PHN file, or a folder of them.")],
+    hypothesis: Annotated[
+        Path, Argument(help="A file, or a folder with files of the same names, to compare with the reference.")
+    ],
+    tier: Annotated[str, Option(metavar="NAME", help="The tier of the TextGrids to compare.")] = "phones",
+    json_file: opt.JsonFile = None,
+    overwrite: opt.Overwrite = False,
 ) -> None:
     """Compare the boundaries of two sets of files.
 
@@ -125,7 +162,13 @@ def score_boundaries_command(
 
 
 def doctor_command(
-    settings: list[str] | None = None, config: str | None = None, json_file: Path | None = None, overwrite: bool = False
+    settings: opt.Settings = None,
+    config: Annotated[str | None, Option(help="The config whose corpus to examine. Default: only the machine.")] = None,
+    json_file: Annotated[
+        Path | None,
+        Option("--json", metavar="FILE", help="Also write the findings to this JSON file; -: print only JSON."),
+    ] = None,
+    overwrite: opt.Overwrite = False,
 ) -> None:
     """Examine a corpus and the machine before long work. Nothing is changed.
 
@@ -148,7 +191,11 @@ def doctor_command(
         raise typer.Exit(1)
 
 
-def plot_command(runs: list[Path], out: Path = Path("curves.png"), overwrite: bool = False) -> None:
+def plot_command(
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="The folders of runs.")],
+    out: Annotated[Path, Option(metavar="FILE", help="The picture to write: .png, .svg or .pdf.")] = Path("curves.png"),
+    overwrite: opt.Overwrite = False,
+) -> None:
     """Draw the curves of runs over one another.
 
     Losses, phone error rate (PER), blank share, entropy, norm of the gradient and learning rate, by epoch.
@@ -160,20 +207,36 @@ def plot_command(runs: list[Path], out: Path = Path("curves.png"), overwrite: bo
     show(f"curves in {out}")
 
 
-def measure_command(
-    audio: list[Path],
-    textgrids: Path | None = None,
-    tier: str = "phones",
-    words: str = "words",
-    maximum_formant: float = 5500.0,
-    number_of_formants: float = 5.0,
-    pitch_floor: float = 75.0,
-    pitch_ceiling: float = 600.0,
-    out: Path | None = None,
-    picture: Path | None = None,
-    overwrite: bool = False,
-    channel: int | None = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """The options of ``measure``."""
+
+    # fmt: off
+    audio: Annotated[list[Path], Argument(help=
+        "Sound files, folders of them, or patterns in quotes ('talks/*.wav'); or a table that align has read.")]
+    textgrids: Annotated[Path | None, Option(metavar="PLACE", help=
+        "A folder of TextGrids named like the recordings, or the TextGrid of a single one. Default: beside the "
+        "recordings.")] = None
+    tier: Annotated[str, Option(metavar="NAME", help="The tier of the phones.")] = "phones"
+    words: Annotated[str, Option("--words-tier", metavar="NAME", help=
+        "The tier of the words; it may be missing.")] = "words"
+    maximum_formant: Annotated[float, Option(metavar="HZ", min=1000, help=
+        "Formants are searched below it. 5500 suits most women, 5000 most men.")] = 5500.0
+    number_of_formants: Annotated[float, Option(metavar="N", min=3, max=10, help=
+        "Number of formants below the maximum formant.")] = 5.0
+    pitch_floor: Annotated[float, Option(metavar="HZ", min=20, help="Lowest f0.")] = 75.0
+    pitch_ceiling: Annotated[float, Option(metavar="HZ", min=50, help="Highest f0.")] = 600.0
+    out: Annotated[Path | None, Option(metavar="FILE", help=
+        "The table to write, CSV. Default: standard output.")] = None
+    picture: Annotated[Path | None, Option("--plot", metavar="FILE", help=
+        "Also draw a vowel chart and durations, by speaker: .png .svg .pdf.")] = None
+    overwrite: opt.Overwrite = False
+    channel: opt.Channel = None
+    # fmt: on
+
+
+@opt.with_fields
+def measure_command(given: Measure) -> None:
     """Measure phones with Praat: durations, f0 and formants.
 
     Reads TextGrids that align or decode wrote or a person made, and writes a table (CSV) with a row for each phone: its
@@ -186,34 +249,42 @@ def measure_command(
     from speechctc.pages.figures import picture_form
     from speechctc.stages.measure import PraatSettings, measure, table_text, write_picture
 
-    form = picture_form(picture) if picture else ""
-    if out is not None and out.suffix.lower() not in (".csv", ".txt", ""):
-        raise InputError(f"{out}: the table is text in CSV, which this name does not say", "name a file .csv")
-    if out is not None:
-        refuse_input(out, audio)
-    check_places(overwrite, out, picture)
-    if pitch_floor >= pitch_ceiling:
-        raise InputError(f"--pitch-floor {pitch_floor:g} is not below --pitch-ceiling {pitch_ceiling:g}", "lower it")
-    settings = PraatSettings(maximum_formant, number_of_formants, pitch_floor, pitch_ceiling)
-    rows, status = measure(audio, textgrids, tier, words, channel, settings, new_reporter())
-    if rows and out:
-        written.write_text(out, table_text(rows), overwrite)
+    form = picture_form(given.picture) if given.picture else ""
+    if given.out is not None and given.out.suffix.lower() not in (".csv", ".txt", ""):
+        raise InputError(f"{given.out}: the table is text in CSV, which this name does not say", "name a file .csv")
+    if given.out is not None:
+        refuse_input(given.out, given.audio)
+    check_places(given.overwrite, given.out, given.picture)
+    if given.pitch_floor >= given.pitch_ceiling:
+        raise InputError(
+            f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling {given.pitch_ceiling:g}", "lower it"
+        )
+    settings = PraatSettings(given.maximum_formant, given.number_of_formants, given.pitch_floor, given.pitch_ceiling)
+    rows, status = measure(
+        given.audio, given.textgrids, given.tier, given.words, given.channel, settings, new_reporter()
+    )
+    if rows and given.out:
+        written.write_text(given.out, table_text(rows), given.overwrite)
     elif rows:
         show(table_text(rows).removesuffix("\r\n"))
-    if rows and picture:
-        write_picture(rows, picture, form, overwrite)
-    places = [str(place) for place in (out, picture) if place]
+    if rows and given.picture:
+        write_picture(rows, given.picture, form, given.overwrite)
+    places = [str(place) for place in (given.out, given.picture) if place]
     if rows and places:
         count = len({row["file"] for row in rows})
         speakers = list(dict.fromkeys(row["speaker"] for row in rows if row["speaker"]))
         by = f", speakers: {first_few(speakers)}" if speakers else ""
         said = f"wrote {' and '.join(places)}: {len(rows):,} phones of {count} recording{'s'[: count - 1]}{by}"
-        show(said, err=out is None)
+        show(said, err=given.out is None)
     if status:
         raise typer.Exit(status)
 
 
-def mark_checked_command(drafts: list[Path]) -> None:
+def mark_checked_command(
+    drafts: Annotated[
+        list[Path], Argument(help="TextGrids and files of ELAN that decode wrote and you checked, or folders of them.")
+    ],
+) -> None:
     """Say that drafts of decode are right as they are.
 
     From now on their labels count as corrected: start trains on them, and no command writes over them.
@@ -234,44 +305,66 @@ def mark_checked_command(drafts: list[Path]) -> None:
         show(f"of {len(unknown)} of them no hidden {written.RECORD} says whether speechctc wrote them")
 
 
-def check_labels_command(
-    config: str,
-    settings: list[str] | None = None,
-    model: Path | None = None,
-    splits: list[opt.Split] | None = None,
-    out: Path = Path("suspects.tsv"),
-    report: Path | None = None,
-    examples: int = 40,
-    device: opt.Device = opt.Device.auto,
-    overwrite: bool = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CheckLabels:
+    """The options of ``check-labels``."""
+
+    # fmt: off
+    config: opt.ConfigName
+    settings: opt.Settings = None
+    model: Annotated[Path | None, Option(metavar="DIR", help=
+        "The model. Default: that of the config's run, else the latest run in runs/, or else english; bundled are "
+        f"{NAMES}. Standard error names it.")] = None
+    splits: Annotated[list[opt.Split] | None, Option("--split", help=
+        "The part of the corpus to check; may be given several times. Default: all.")] = None
+    out: Annotated[Path, Option(metavar="FILE", help=
+        "The table to write (TSV): all utterances, ranked.")] = Path("suspects.tsv")
+    report: Annotated[Path | None, Option(metavar="DIR", help=
+        "Also write a page with pictures and sound: DIR/suspects.html.")] = None
+    examples: Annotated[int, Option(metavar="N", min=1, help="How many utterances the page shows.")] = 40
+    device: opt.OnDevice = opt.Device.auto
+    overwrite: opt.Overwrite = False
+    # fmt: on
+
+
+@opt.with_fields
+def check_labels_command(given: CheckLabels) -> None:
     """Rank utterances by how doubtful their labels are.
 
     The gain says how much more probable the model's own phones are than the labels. Nothing in the corpus is changed.
     """
     from speechctc.stages.check_labels import check_labels, suspects_page
 
-    page = report / "suspects.html" if report else None
-    check_places(overwrite, out, page)
-    loaded = opt.load_config(config, settings)
-    model = model or (loaded.run if (loaded.run / "best").is_dir() else None)
-    recogniser = opt.load_recogniser(opt.Model(model, device))
-    chosen = [split.value for split in splits or opt.Split]
+    page = given.report / "suspects.html" if given.report else None
+    check_places(given.overwrite, given.out, page)
+    loaded = opt.load_config(given.config, given.settings)
+    model = given.model or (loaded.run if (loaded.run / "best").is_dir() else None)
+    recogniser = opt.load_recogniser(opt.ModelChoice(model, given.device))
+    chosen = [split.value for split in given.splits or opt.Split]
     checked = check_labels(recogniser, loaded, chosen, new_reporter())
     show(checked.to_text())
-    write_page(out, checked.to_tsv(), overwrite)
+    write_page(given.out, checked.to_tsv(), given.overwrite)
     if page:
-        write_page(page, suspects_page(checked, recogniser, recogniser.about, examples, new_reporter()), overwrite)
+        write_page(
+            page, suspects_page(checked, recogniser, recogniser.about, given.examples, new_reporter()), given.overwrite
+        )
 
 
 def inspect_command(
-    model: Path | None = None,
-    audio: Path | None = None,
-    layer: str | None = None,
-    phone: str | None = None,
-    out: Path = Path("inside"),
-    channel: int | None = None,
-    overwrite: bool = False,
+    model: opt.ModelOrBundled = None,
+    audio: Annotated[
+        Path | None, Option(metavar="FILE", help="A recording to look at; of a longer one, the first 20 s.")
+    ] = None,
+    layer: Annotated[
+        str | None,
+        Option(metavar="NAME", help="The layer whose maps and units to draw: conv1, dense2. Default: conv1."),
+    ] = None,
+    phone: Annotated[
+        str | None, Option(metavar="PHONE", help="Draw what matters for this phone. Default: the clearest one.")
+    ] = None,
+    out: Annotated[Path, Option(metavar="DIR", help="The folder to write.")] = Path("inside"),
+    channel: opt.Channel = None,
+    overwrite: opt.Overwrite = False,
 ) -> None:
     """Draw the inside of a model as PNG files and a page.
 
@@ -280,7 +373,7 @@ def inspect_command(
     """
     from speechctc.stages.inspect import inspect, write_pictures
 
-    recogniser = opt.load_recogniser(opt.Model(model, opt.Device.cpu))
+    recogniser = opt.load_recogniser(opt.ModelChoice(model, opt.Device.cpu))
     found = inspect(recogniser, audio, layer, phone, channel)
     title = f"Inside the model, listening to {audio.name}" if audio else "Inside the model"
     for path in write_pictures(found, out, title, recogniser.about, overwrite):

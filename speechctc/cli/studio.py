@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
+from typer import Argument, Option
+
+from speechctc.cli import options as opt
 from speechctc.cli.streams import say, show
-from speechctc.core.bundled import bundled_folder
+from speechctc.core.bundled import NAMES, bundled_folder
 from speechctc.core.errors import InputError, optional, with_extra
 
 
 def studio_command(
-    folder: Path = Path("."),
-    at: float = 0.0,
-    model: Path | None = None,
-    inventory: str | None = None,
-    language: str | None = None,
-    port: int = 0,
-    browser: bool = True,
+    folder: Annotated[
+        Path, Argument(help="The folder of your recordings, or one recording to open in its folder.")
+    ] = Path("."),
+    at: Annotated[float, Option(metavar="SECONDS", min=0.0, help="Where to open that recording.")] = 0.0,
+    model: opt.ModelOrBundled = None,
+    inventory: opt.Inventory = None,
+    language: opt.PhonesOf = None,
+    port: Annotated[int, Option(metavar="N", min=0, max=65535, help="The port of the page; 0: any free one.")] = 0,
+    browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in your browser.")] = True,
 ) -> None:
     """Listen, correct phones and train again in a page.
 
@@ -36,7 +42,19 @@ def studio_command(
 
 
 def plugins_command(
-    folder: Path | None = None, install: bool = False, model: Path | None = None, overwrite: bool = False
+    folder: Annotated[Path | None, Argument(help="The folder to write the plugins into, for you to copy.")] = None,
+    install: Annotated[
+        bool,
+        Option(
+            "--install",
+            help="Write them into the preferences folders of Praat (6 and 7) and the folder extensions of ELAN, where "
+            "they are found.",
+        ),
+    ] = False,
+    model: Annotated[
+        Path | None, Option(metavar="DIR", help=f"The model that they use; bundled are {NAMES}. Default: english.")
+    ] = None,
+    overwrite: opt.Overwrite = False,
 ) -> None:
     """Write plugins for ELAN and Praat.
 

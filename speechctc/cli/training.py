@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+from speechctc.cli import options as opt
 from speechctc.cli.options import find_model, load_config
 from speechctc.cli.streams import new_reporter, show
 
 
-def start_command(folder: Path, settings: list[str] | None = None, out: Path | None = None) -> None:
+def start_command(
+    folder: Annotated[Path, Argument(help="The folder of your recordings; nothing in it is changed.")],
+    settings: opt.Settings = None,
+    out: Annotated[
+        Path | None, Option(metavar="CONFIG", help="The config to write. Default: named after the folder.")
+    ] = None,
+) -> None:
     """Describe recordings, and write a config for them.
 
     Settings of the section corpus replace what is found: corpus.language=pl for a table of Polish words.
@@ -22,7 +31,10 @@ def start_command(folder: Path, settings: list[str] | None = None, out: Path | N
     show(start(folder, out, settings or ()).to_text())
 
 
-def extract_command(config: str, settings: list[str] | None = None) -> None:
+def extract_command(
+    config: opt.ConfigName,
+    settings: opt.Settings = None,
+) -> None:
     """Compute the features of a corpus. After an interruption, the same command continues."""
     from speechctc.stages.extract import extract
 
@@ -33,11 +45,13 @@ def extract_command(config: str, settings: list[str] | None = None) -> None:
 
 
 def train_command(
-    config: str,
-    settings: list[str] | None = None,
-    run: Path | None = None,  # noqa: UP045
-    resume: bool = False,
-    profile_steps: int = 0,
+    config: opt.ConfigName,
+    settings: opt.Settings = None,
+    run: Annotated[Path | None, Option(help="The folder of the run.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue the run in the folder, if there is one.")] = False,
+    profile_steps: Annotated[
+        int, Option("--profile", metavar="N", min=0, help="Take only N steps, and print where the time goes.")
+    ] = 0,
 ) -> None:
     """Train a net on extracted features. Ctrl-C saves and stops; --resume continues."""
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
@@ -65,10 +79,10 @@ def train_command(
 
 
 def sweep_command(
-    config: str,
-    settings: list[str] | None = None,
-    run: Path | None = None,  # noqa: UP045
-    jobs: int = 1,
+    config: opt.ConfigName,
+    settings: opt.Settings = None,
+    run: Annotated[Path | None, Option(help="The folder for the runs.")] = None,
+    jobs: Annotated[int, Option(min=1, help="Number of runs to train at a time.")] = 1,
 ) -> None:
     """Train every combination of some settings.
 
@@ -91,7 +105,32 @@ def is_main_process() -> bool:
 
 
 def export_command(
-    out: Path, model: Path | None = None, form: str | None = None, overwrite: bool = False, lm: Path | None = None
+    out: Annotated[Path, Argument(help="The folder to write; a name that ends in .onnx or .html is a file.")],
+    model: opt.Model = None,
+    form: Annotated[
+        str | None,
+        Option(
+            "--format",
+            metavar="FORMAT",
+            help="folder, onnx, or web: a page, index.html in the folder, that recognises in the browser. Default: by "
+            "the name.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        Option(
+            "--overwrite",
+            help="Replace the folder if it holds an exported model and nothing else, or an .onnx file, or a page that "
+            "was changed by hand.",
+        ),
+    ] = False,
+    lm: Annotated[
+        Path | None,
+        Option(
+            metavar="PLACE",
+            help="An n-gram that takes the place of the model's own: an ARPA file, or a model that has one.",
+        ),
+    ] = None,
 ) -> None:
     """Write a model to give to others.
 
@@ -114,7 +153,10 @@ def export_command(
     show(f"{out}: {size / 1e6:.1f} MB")
 
 
-def config_command(config: str, settings: list[str] | None = None) -> None:
+def config_command(
+    config: opt.ConfigName,
+    settings: opt.Settings = None,
+) -> None:
     """Check a config and print all its keys.
 
     Defaults are filled in.

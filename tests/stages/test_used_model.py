@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from speechctc.cli.options import Device, Model, load_recogniser
+from speechctc.cli.options import Device, ModelChoice, load_recogniser
 from speechctc.stages.used_model import find_and_describe
 
 
@@ -31,4 +31,4 @@ def test_what_no_model_has_does_not_end_the_command(tmp_path: Path, facts: dict[
 
 def test_a_page_names_the_folder_of_a_model_as_it_is(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tiny_model.parent)
-    assert load_recogniser(Model(Path("run"), Device.cpu)).about.startswith("run/best: ")
+    assert load_recogniser(ModelChoice(Path("run"), Device.cpu)).about.startswith("run/best: ")
