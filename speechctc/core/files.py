@@ -3,27 +3,25 @@
 New content is written under another name, flushed to the disk, and renamed in one
 step. A process that is killed at any moment leaves either the old or the new version.
 
-Drafts: files and folders with random, marked names until they are complete and renamed. The process that writes a draft
-holds a lock on it, which the system releases when the process ends. A draft without a lock was abandoned, and the next
-process that writes into the same folder removes it. Files whose names are not marked as drafts are never changed.
+Drafts: files and folders with random, marked names until they are complete and renamed. A draft that has not changed
+for a day was abandoned, and the next process that writes into the same folder removes it. Files whose names are not
+marked as drafts are never changed.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import hashlib
 import json
 import os
-import platform
 import re
 import secrets
 import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -34,15 +32,14 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 
-TRIES = 1000  # attempts to read a folder that others keep replacing
+TRIES = 10  # attempts to read a folder that another process replaces
 MIN_FILES_TO_SYNC = 64  # from this many files on, one flush of all disks is faster than one for each file
 _MASK = os.umask(0o077)  # it can only be read by setting it
 os.umask(_MASK)
 
 # The name of a draft, and of what a folder was before it was replaced.
 DRAFT = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
-# Age in seconds at which a draft without a lock is removed: some network file systems do not share locks.
-TIMEOUT = 600.0
+TIMEOUT = 86400.0  # seconds without a change after which a draft is removed
 
 _tidied: set[Path] = set()
 
@@ -154,8 +151,8 @@ def read_json(path: Path) -> Any:
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
     """Write a folder with `write`, which gets the path of a draft; the draft then replaces `path`.
 
-    This is one step if the system can exchange two names. If not, `path` has another name for a moment, under which
-    `read_folder` finds it. If the process is killed in that moment, `settle_folder` restores the name.
+    `path` has another name for a moment, under which `read_folder` finds it. If the process is killed in that moment,
+    `settle_folder` restores the name.
 
     Raises
     ------
@@ -165,13 +162,11 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
     with draft_folder(path) as draft:
         write(draft)
         _commit_all(draft)
-        if not os.path.lexists(path):
-            os.rename(draft, path)
-        elif (swap := system_exchange()) is None or swap(os.fsencode(draft), os.fsencode(path)):
-            previous = draft_name(path, "previous")
+        previous = draft_name(path, "previous")
+        with suppress(FileNotFoundError):
             os.rename(path, previous)
-            os.rename(draft, path)
-            shutil.rmtree(previous, ignore_errors=True)
+        os.rename(draft, path)
+        _remove(previous)
         flush(path.parent)
 
 
@@ -186,57 +181,44 @@ def read_folder(path: Path, read: Callable[[Path], Read]) -> Read:
         Takes the path of the folder to read, and changes nothing. Called again after a replacement.
     """
     for _ in range(TRIES):
-        if (place := _find(path)) is None:
-            break
-        before = _identity(place)
+        place = standing(path)
+        version = _version(place)
         try:
             result = read(place)
         except Exception:
-            now = standing(path)  # another name: it was moved away while it was read
-            if (now, _identity(now)) == (place, before):
+            if (standing(path), _version(place)) == (place, version):
                 raise
         else:
-            if _identity(standing(path)) == before:
+            if _version(standing(path)) == version:
                 return result
     return read(standing(path))
 
 
 def standing(path: Path) -> Path:
     """Return the path of a folder: `path`, or the name of the old version while it is being replaced."""
-    return _find(path) or path
+    return path if path.exists() else _previous(path) or path
 
 
-def _find(path: Path) -> Path | None:
-    """Return where a folder is now; None if listings show neither its name nor an old version.
-
-    A single check of both names is not enough: a folder can be replaced again and again between the two.
-    """
-    absent = 0
-    for _ in range(TRIES):
-        if path.exists():
-            return path
-        names = _names(path.parent)
-        if (previous := previous_of(path, names)) is not None:
-            return previous
-        absent += path.name not in names or path.is_symlink()
-        if absent == 3:  # the listing of a very large folder is not made in one step
-            break
-    return None
+def _previous(path: Path) -> Path | None:
+    """Return the old version of a folder, from a replacement that is not complete; None if there is none."""
+    return max(path.parent.glob(f"{_stem(path)}-*.previous"), key=_changed, default=None)
 
 
-def _names(folder: Path) -> list[str]:
+def _version(path: Path) -> tuple[int, ...]:
+    """Return what differs between the versions of a folder that have the same name one after another."""
     try:
-        return os.listdir(folder)
+        status = path.stat()
     except OSError:
-        return []
+        return ()
+    return status.st_dev, status.st_ino, status.st_ctime_ns  # the inode alone may be reused
 
 
 def settle_folder(path: Path) -> None:
-    """Finish or undo a replacement that was interrupted, and remove its drafts.
+    """Finish or undo a replacement that was interrupted, and remove all drafts beside the folder.
 
     Only the one process that may write to the folder may call this.
     """
-    while (previous := previous_of(path, _names(path.parent))) is not None:
+    while (previous := _previous(path)) is not None:
         if path.exists():
             shutil.rmtree(previous)
         else:
@@ -251,29 +233,6 @@ def zip_entry(name: str) -> ZipInfo:
     entry = ZipInfo(name, max(time.localtime()[:6], (1980, 1, 1, 0, 0, 0)))
     entry.external_attr, entry.compress_type = 0o644 << 16, ZIP_DEFLATED
     return entry
-
-
-@cache
-def system_exchange() -> Callable[[bytes, bytes], int] | None:
-    """Return the system call that exchanges two names and returns 0 on success; None if there is none."""
-    here, exchange, swap = ctypes.c_int(-100), ctypes.c_uint(2), ctypes.c_uint(2)  # AT_FDCWD, RENAME_EXCHANGE, _SWAP
-    try:
-        library = ctypes.CDLL(None)
-        if platform.system() == "Darwin":
-            return lambda one, other: int(library.renamex_np(one, other, swap))
-        rename = library.renameat2
-        return lambda one, other: int(rename(here, one, here, other, exchange))
-    except (OSError, AttributeError, TypeError):  # no such call, or Windows, where it cannot be looked up
-        return None
-
-
-def _identity(path: Path) -> tuple[object, ...]:
-    """Return a value that differs between the versions of a folder that have the same name one after another."""
-    try:
-        status = path.stat()
-    except OSError:
-        return (object(),)  # removed: equal to no other
-    return status.st_dev, status.st_ino, status.st_ctime_ns  # the inode alone may be reused
 
 
 def content(path: Path) -> str:
@@ -351,71 +310,45 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def draft_file(path: Path) -> AbstractContextManager[Path]:
+@contextmanager
+def draft_file(path: Path) -> Iterator[Path]:
     """Create an empty file in the folder of `path`; it is removed at the end if it still exists."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL  # this neither follows a link nor opens an existing file
-    return _draft(path, lambda draft: os.open(draft, flags | getattr(os, "O_NOFOLLOW", 0), 0o600))
-
-
-def draft_folder(path: Path) -> AbstractContextManager[Path]:
-    """Create an empty folder in the folder of `path`; it is removed at the end if it still exists."""
-
-    def make(draft: Path) -> int:
-        draft.mkdir(mode=0o700)
-        return -1 if os.name == "nt" else os.open(draft, os.O_RDONLY)
-
-    return _draft(path, make)
+    with _draft(path) as draft:
+        os.close(os.open(draft, flags | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        yield draft
 
 
 @contextmanager
-def _draft(path: Path, make: Callable[[Path], int]) -> Iterator[Path]:
-    """Offer a draft in the folder of `path`; `make` makes it and returns its handle, which holds its lock."""
+def draft_folder(path: Path) -> Iterator[Path]:
+    """Create an empty folder in the folder of `path`; it is removed at the end if it still exists."""
+    with _draft(path) as draft:
+        draft.mkdir(mode=0o700)
+        yield draft
+
+
+@contextmanager
+def _draft(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    _tidy_once(path.parent)
-    draft, handle = draft_name(path, "partial"), -1
+    if path.parent.absolute() not in _tidied:  # once in a process, as it lists the folder
+        _tidied.add(path.parent.absolute())
+        tidy(path.parent, TIMEOUT)
+    draft = draft_name(path, "partial")
     try:
-        handle = make(draft)
-        if os.name != "nt":
-            try_lock(handle)
-        elif handle >= 0:  # open files cannot be replaced or removed there
-            os.close(handle)
         yield draft
     finally:
-        if handle >= 0 and os.name != "nt":
-            os.close(handle)
         _remove(draft)
 
 
-def previous_of(path: Path, names: Iterable[str]) -> Path | None:
-    """Return the old version of `path` from a replacement that is not complete, or None.
-
-    Parameters
-    ----------
-    path : Path
-    names : iterable of str
-        The names in its folder.
-    """
-    stem = f"{_stem(path)}-"
-    found = [path.with_name(name) for name in names if name.startswith(stem) and name.endswith(".previous")]
-    return max(found, key=_changed, default=None)
-
-
 def tidy(folder: Path, patience: float = 0.0) -> None:
-    """Remove the drafts in a folder that no process holds and that have not changed for `patience` seconds.
+    """Remove the drafts in a folder that have not changed for `patience` seconds.
 
     Times in the future, after a clock was set back, count as long past.
     """
     for entry in list(folder.iterdir()) if folder.is_dir() else []:
         named = DRAFT.fullmatch(entry.name)
-        if named and named[1] == "partial" and abs(time.time() - _changed(entry)) >= patience and is_free(entry):
+        if named and named[1] == "partial" and abs(time.time() - _changed(entry)) >= patience:
             _remove(entry)
-
-
-def _tidy_once(folder: Path) -> None:
-    """Tidy a folder when this process makes its first draft in it; later drafts save the time to list the folder."""
-    if folder.absolute() not in _tidied:
-        _tidied.add(folder.absolute())
-        tidy(folder, TIMEOUT)
 
 
 def _stem(path: Path) -> str:

@@ -23,14 +23,13 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from speechctc.core import files
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.files import draft_file
 
 RECORD = ".speechctc-written"
-FOLDERS = 64  # whose records stay in memory
 CHECKED = "checked"  # in place of a digest
 NAMED = 3  # files that an error names; the others are counted
 
@@ -43,16 +42,13 @@ def changed(paths: Iterable[Path]) -> list[Path]:
 
     Text that another program saved in UTF-16 or with other line ends has the same content.
     """
-    records: dict[Path, Digests] = {}
-    found = []
+    record_of, found = cache(_read_record), []
     for path in paths:
         if path.is_symlink():
             found.append(path)
         if path.is_symlink() or not path.exists() or files.is_special(path):
             continue
-        if path.parent not in records:
-            records[path.parent] = _read_record(path.parent)
-        own = records[path.parent].get(_name(path), ())
+        own = _digests(record_of(path.parent), path)
         if path.is_dir() or not own or (_digest(path) not in own and _digest_of_text(path) not in own):
             found.append(path)
     return found
@@ -66,8 +62,8 @@ def check(paths: Iterable[Path]) -> None:
 
 def unrecorded(paths: Iterable[Path]) -> list[Path]:
     """Return the files that the record of their folder does not name: whether speechctc wrote them is not known."""
-    records = cache(_read_record)
-    return [path for path in paths if _name(path) not in records(path.parent)]
+    record_of = cache(_read_record)
+    return [path for path in paths if not _digests(record_of(path.parent), path)]
 
 
 def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> None:
@@ -191,52 +187,23 @@ def _append(path: Path, digest: str, times: int = 1) -> None:
         os.close(record)
 
 
-Digests = dict[bytes, tuple[str, ...]]  # by the name of a file, what its last two lines say
-
-
-class _Record(NamedTuple):
-    """What was read of a record: lines are only appended, so that of many results each takes its own line."""
-
-    file: tuple[int, int]
-    end: int  # of the last whole line
-    last: bytes  # that line: another record in its place has another
-    digests: Digests
-
-
-_records: dict[str, _Record] = {}
-
-
-def _read_record(folder: Path) -> Digests:
-    key = os.path.abspath(folder)
-    known = _records.pop(key, None)
+def _read_record(folder: Path) -> bytes:
+    record = folder / RECORD
     try:
-        if (folder / RECORD).is_symlink() or not (folder / RECORD).is_file():  # it may be a stranger's, or a pipe
-            return {}
-        with open(folder / RECORD, "rb") as file:
-            status = os.fstat(file.fileno())
-            its = (status.st_dev, status.st_ino)
-            if known is not None and known.file == its:
-                file.seek(known.end - len(known.last))
-            if known is None or known.file != its or file.read(len(known.last)) != known.last:
-                known = _Record(its, 0, b"", {})
-            file.seek(known.end)
-            whole, end, rest = file.read().rpartition(b"\n")
+        plain = record.is_file() and not record.is_symlink()  # it may be a stranger's, or a pipe
+        return b"\n" + record.read_bytes() + b"\n" if plain else b""
     except OSError:
-        return {}
-    digests, last = known.digests, whole[whole.rfind(b"\n") + 1 :] + end or known.last
-    _add(digests, whole.split(b"\n"))
-    while len(_records) >= FOLDERS:
-        _records.pop(next(iter(_records)), None)
-    _records[key] = _Record(its, known.end + len(whole + end), last, digests)
-    return _add(digests.copy(), [rest]) if rest else digests
+        return b""
 
 
-def _add(digests: Digests, lines: list[bytes]) -> Digests:
-    for line in lines:
-        digest, _, name = line.partition(b"  ")
-        if name:
-            digests[name] = (*digests.get(name, ())[-1:], digest.decode("ascii", "replace"))
-    return digests
+def _digests(record: bytes, path: Path) -> list[str]:
+    """Return what the last two lines of a file in a record say; searched, as a record may have many thousand lines."""
+    found, ending, end = list[str](), b"  " + _name(path) + b"\n", len(record)
+    while len(found) < 2 and (end := record.rfind(ending, 0, end)) >= 0:
+        digest = record[record.rfind(b"\n", 0, end) + 1 : end]
+        if b" " not in digest:  # else another name ends like this one
+            found.append(digest.decode("ascii", "replace"))
+    return found
 
 
 def _name(path: Path) -> bytes:
@@ -316,12 +283,8 @@ def open_plain(path: Path, flags: int) -> int:
     OSError
         From the disk.
     """
-    refuse_odd(path)  # Windows cannot check while it opens; the words are the same for all systems
-    try:
-        handle = os.open(path, flags | _SAFELY, 0o666)
-    except OSError:
-        refuse_odd(path)  # it came between the two
-        raise
+    refuse_odd(path)
+    handle = os.open(path, flags | _SAFELY, 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise InputError(f"{path}: not a plain file", _MAKE)
