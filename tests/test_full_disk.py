@@ -110,14 +110,11 @@ def test_decoding(speechctc: Command, here: Path) -> None:
 
 
 def test_sound_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("a", "b"):
-        soundfile.write(tmp_path / f"{name}.ogg", np.zeros(8000), 8000)
-    (tmp_path / "ab.ogg").write_bytes((tmp_path / "a.ogg").read_bytes() + (tmp_path / "b.ogg").read_bytes())
+    soundfile.write(tmp_path / "a.ogg", np.zeros(8000), 8000)
     noise = np.random.default_rng(0).integers(-9999, 9999, 8000).astype(np.int16)
     acts: list[Callable[[], object]] = [
         lambda: sound_file.write_wav(tmp_path / "c.wav", noise, 8000),
         lambda: synthetic.write_recording(tmp_path / "c.wav", noise),
-        lambda: sound_file.info(tmp_path / "ab.ogg"),  # several in one file are decoded to a temporary one
         lambda: Waveform(tmp_path / "a.ogg"),
     ]
     for act in acts:

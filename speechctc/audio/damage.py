@@ -1,7 +1,7 @@
 """Recordings that are not as they should be: cut off; copied as text, which can be mended; or several in one file.
 
-Radio streams and ``cat a.ogg b.ogg`` make the last; libsndfile reads one recording and stops in silence. Programs that
-write FLAC to a pipe leave its length at zero.
+Radio streams and ``cat a.ogg b.ogg`` make the last; libsndfile would read one recording and stop in silence. Programs
+that write FLAC to a pipe leave its length at zero.
 
 A copy in text mode (FTP in ASCII mode, a version control system that converts line ends) writes CR LF as LF, and often
 CR alone as LF. In 16-bit samples the bytes of CR and LF, 13 and 10, occur by chance. Where CR LF became LF a byte is
@@ -15,11 +15,8 @@ from __future__ import annotations
 
 import io
 import mmap
-import os
 import re
-import tempfile
 from functools import lru_cache
-from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,6 +35,7 @@ GAIN = 100.0  # nats of roughness: what each byte that is put back must save; a 
 NEAR = 400  # bytes
 
 MIN_REPORTED_BYTES = 1000  # bytes behind the sound that are worth a word
+CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
 MEND = "mend the header, for example with: ffmpeg -ignore_length 1 -i FILE NEW.wav"
 
 Bytes = NDArray[np.uint8]
@@ -221,10 +219,6 @@ def _ogg_ends(path: Path) -> bool:
 UNKNOWN = 2**62  # frames of a FLAC file that does not say how many, at least
 _FLAC = b"fLaC\0\0\0\x22"  # the mark, and the header of the first block, which is of 34 bytes
 _OGG_FIRST = b"OggS\0\2"  # the mark, version and flags of the first page of a stream
-_BLOCK = 1 << 18  # samples decoded at a time
-_FRAME = range(24, 2882)  # bytes of a frame of MP3
-_JUNK = (1 << 16) + 4 * _FRAME.stop  # bytes in which the decoder of MP3 looks for the first frame, and some frames
-_UNKNOWN_FORMAT = 1  # of sndfile.h
 
 
 class Forward(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
@@ -235,80 +229,21 @@ class Forward(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no ty
         return False
 
 
-class Joined(soundfile.SoundFile):  # type: ignore[misc]
-    """Recordings in one file, read as one: they are decoded to a temporary file.
-
-    Parameters
-    ----------
-    path : Path
-    parts : list of (int, int)
-        First byte of each, and the byte after the last.
+def refuse_parts(path: Path, file: soundfile.SoundFile) -> None:
+    """Check that an opened file holds one recording, whose length is known.
 
     Raises
     ------
     InputError
-        They have different rates or channels.
-    soundfile.LibsndfileError
-        One cannot be read.
+        It holds several, or does not say how long it is.
     """
-
-    def __init__(self, path: Path, parts: list[tuple[int, int]]) -> None:
-        self._copy = _decoded(path, tuple(parts), path.stat().st_mtime_ns)
-        super().__init__(self._copy.name)
-
-
-@lru_cache(maxsize=2)
-def _decoded(path: Path, parts: tuple[tuple[int, int], ...], changed: int) -> tempfile._TemporaryFileWrapper[bytes]:
-    """Return a file with the samples of all parts, which goes with its last reference, or with the process."""
-    kinds = []
-    with path.open("rb") as raw:
-        for part in parts:
-            with Forward(_Slice(raw, *part)) as file:
-                kinds.append((int(file.samplerate), int(file.channels)))
-        if len(set(kinds)) > 1:
-            what = " and ".join(f"{rate} Hz with {channels} channels" for rate, channels in dict.fromkeys(kinds))
-            raise InputError(f"{path}: {len(kinds)} recordings in one file, of {what}", "split it")
-        copy = tempfile.NamedTemporaryFile(prefix="speechctc-", suffix=".wav", delete=False)
-        Finalize(copy, os.unlink, (copy.name,), exitpriority=1)  # also in workers, which end without deleting objects
-        with soundfile.SoundFile(copy.name, "w", *kinds[0], "FLOAT", format="RF64") as out:
-            for part in parts:
-                with Forward(_Slice(raw, *part)) as file:
-                    while len(block := file.read(_BLOCK, dtype="float32")):
-                        out.write(block)
-    return copy
-
-
-class _Slice(io.RawIOBase):
-    """Bytes of a file, as a file."""
-
-    def __init__(self, file: BinaryIO, first: int, last: int) -> None:
-        self._file, self._first, self._size, self._at = file, first, last - first, 0
-
-    def seek(self, place: int, whence: int = 0) -> int:
-        self._at = place + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override, unused-ignore]
-        self._file.seek(self._first + self._at)
-        content = self._file.read(max(min(len(buffer), self._size - self._at), 0))
-        buffer[: len(content)] = content
-        self._at += len(content)
-        return len(content)
-
-
-def parts_of(path: Path, file: soundfile.SoundFile) -> list[tuple[int, int]]:
-    """Return from where to where the recordings in a file lie; empty where an opened file is read as it should be."""
     find = {"FLAC": _flac_starts, "OGG": _ogg_starts, "MP3": _mp3_starts}.get(file.format)
-    if find is None:
-        return []
     status = path.stat()
-    starts = find(path, status.st_size, status.st_mtime_ns)
-    if len(starts) < 2 and file.frames < UNKNOWN:
-        return []
-    return list(zip(starts, [*starts[1:], status.st_size], strict=True))
+    starts = find(path, status.st_size, status.st_mtime_ns) if find else []
+    if len(starts) > 1:
+        raise InputError(f"{path}: {len(starts)} recordings in one file", f"divide it, or {CONVERT}")
+    if file.frames >= UNKNOWN:
+        raise InputError(f"{path}: its header does not say how long it is", CONVERT)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -365,43 +300,6 @@ def _mp3_parts(path: Path, size: int, changed: int) -> tuple[list[int], int]:
             if at is not None and at <= sound:
                 break
     return starts, at or 0
-
-
-def check_frames(path: Path) -> None:
-    """Check that a file has frames if libsndfile takes it for MP3, by its ending or its first bytes.
-
-    Its decoder would write lines of its own to standard error, from whatever thread.
-
-    Raises
-    ------
-    soundfile.LibsndfileError
-        There are none, and the file is nothing else by its first bytes.
-    """
-    with path.open("rb") as file:
-        head = file.read(3)
-        if path.suffix.lower() != ".mp3" and head != b"ID3" and not (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):
-            return
-        first = _after_tags(file, 0)
-        file.seek(first)
-        content = file.read(_JUNK)
-        if _has_frames(content):
-            return
-        if content[:1] == b"\xff":
-            raise soundfile.LibsndfileError(_UNKNOWN_FORMAT)
-        soundfile.SoundFile(_Slice(file, first, path.stat().st_size)).close()  # nameless: by its first bytes alone
-
-
-def _has_frames(content: bytes) -> bool:
-    """Tell whether heads of MP3 frames follow each other that are alike; in a larger file two do by chance."""
-    chains: list[tuple[int, bytes, int]] = []
-    for found in re.finditer(rb"\xff[\xe2-\xe7\xf2-\xf7\xfa-\xff][\x00-\xef]", content):
-        at, head = found.start(), found[0]
-        before = (n for place, other, n in chains if at - place in _FRAME and _alike(head, other))
-        count = 1 + max(before, default=0)
-        if count == (4 if len(content) > _FRAME.stop else 2):
-            return True
-        chains.append((at, head, count))
-    return False
 
 
 def _after_tags(file: BinaryIO, at: int) -> int:

@@ -22,7 +22,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import damage
-from speechctc.audio.damage import Forward, Joined, Mended, mended, parts_of
+from speechctc.audio.damage import CONVERT, Forward, Mended, mended
 from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg, measure
 from speechctc.audio.resampling import check_rate, resample_blocks
 from speechctc.core.errors import InputError
@@ -39,20 +39,9 @@ SETTLE = {  # seconds read before a time, by format
 SYSTEM_ERROR = 2  # of sndfile.h
 FULL = 1 << 20  # bytes free on a disk, of which a write takes the last
 
-CONVERT = "convert it, for example with: ffmpeg -i FILE FILE.wav"
 LEAVE_OUT = "copy it again, or leave it out"
 
 Sound: TypeAlias = soundfile.SoundFile | Decoded  # an open recording
-
-# First bytes of files that may have the ending of a recording, and what they are.
-OTHERS = {
-    b"\x89PNG": "a PNG image",
-    b"\xff\xd8\xff": "a JPEG image",
-    b"GIF8": "a GIF image",
-    b"%PDF-": "a PDF document",
-    b"PK\3\4": "a ZIP archive or a document of an office program",
-    b"\x1f\x8b\x08": "a gzip archive",
-}
 
 EXCERPTS = 8  # spread over the recording, so that they contain both of two speakers who take turns
 EXCERPT = 2.0  # length of an excerpt, s
@@ -185,8 +174,6 @@ def cut_short(path: Path) -> str:
         if isinstance(file, Mended):
             gone = "1 of its bytes is gone" if file.bytes_back == 1 else f"{file.bytes_back} of its bytes are gone"
             return f"{path}: {COPIED_AS_TEXT}, and {gone}; mended, but copy it again"
-        if isinstance(file, Joined):
-            return ""
         return damage.cut_short(path, file)
 
 
@@ -302,8 +289,7 @@ def open_sound(path: Path, start: float = 0.0) -> Sound:
 def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
     """Open a recording with libsndfile; return None if its format is one for ffmpeg.
 
-    One that was copied as text is read as it was before (see `speechctc.audio.damage`); of several in one file, all
-    are (see `speechctc.audio.damage`).
+    One that was copied as text is read as it was before (see `speechctc.audio.damage`).
 
     Raises
     ------
@@ -317,8 +303,6 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
     try:
         if path.stat().st_size == 0:
             raise InputError(f"{path}: the file is empty", LEAVE_OUT)
-        _refuse_others(path)
-        damage.check_frames(path)
         name = for_soundfile(path)
         file = soundfile.SoundFile(name)
         if file.format == "MP3":
@@ -336,26 +320,11 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
             raise InputError(f"{path}: the header says no samples, and {more:,} bytes follow it", damage.MEND)
         raise InputError(f"{path}: it has no samples", "record or convert it again, or leave it out")
     check_rate(file, path)
-    if parts := parts_of(path, file):
-        file.close()
-        try:
-            with writing(Path(tempfile.gettempdir()) / path.name):
-                return Joined(path, parts)
-        except soundfile.LibsndfileError as error:
-            what = f"{len(parts)} recordings in one file, of which one" if len(parts) > 1 else "it has no length, and"
-            raise InputError(f"{path}: {what} cannot be read ({words(error)})", CONVERT) from None
+    damage.refuse_parts(path, file)
     if (whole := mended(path, file)) is not None:
         file.close()
         return whole
     return file
-
-
-def _refuse_others(path: Path) -> None:
-    """Raise an `InputError` for a file of another kind; a decoder prints lines of its own, or blames something else."""
-    with path.open("rb") as file:
-        head = file.read(8)
-    if kind := next((kind for start, kind in OTHERS.items() if head.startswith(start)), ""):
-        raise InputError(f"{path}: {kind}, not audio", "check what was copied there")
 
 
 def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:
@@ -368,7 +337,9 @@ def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:
         return InputError(f"{path}: a pointer file of git-lfs, not the recording", "fetch it with: git lfs pull")
     if b"\0" not in head and _is_text(head):
         return InputError(f"{path}: text, not audio", "check what was copied there")
-    return InputError(f"{path}: not audio that can be read ({words(error)})", CONVERT)
+    reason = words(error)
+    said = "" if "regular file" in reason else f" ({reason})"  # what the decoder of MP3 says of any other content
+    return InputError(f"{path}: not audio that can be read{said}", CONVERT)
 
 
 def _is_text(head: bytes) -> bool:
