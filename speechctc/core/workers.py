@@ -10,6 +10,7 @@ network whose users trust each other, or behind ``tls://``.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import multiprocessing
 import os
@@ -288,10 +289,20 @@ def _connect(address: str) -> Any:
     distributed = optional("distributed", f"{address}: Dask is not installed", fix)
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told in one line, by this module
     try:
+        # A client that fails to connect is closed when it is collected, and hangs if another one is just being made.
+        asyncio.run(_call(address, distributed.Security().get_connection_args("client")))
         return distributed.Client(address, timeout=SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError):
         fix = "name one as tcp://HOST:8786; 'dask scheduler' starts it"
         raise InputError(f"{address}: no Dask scheduler answers there", fix) from None
+
+
+async def _call(address: str, arguments: Mapping[str, Any]) -> None:
+    """Connect to the scheduler once, and hang up."""
+    from distributed.comm.core import connect
+
+    comm = await connect(address, timeout=SECONDS, **arguments)
+    await comm.close()
 
 
 def _check_versions(client: Any, address: str, versions: Callable[[], Mapping[str, str]]) -> None:

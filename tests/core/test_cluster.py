@@ -28,7 +28,7 @@ from tests.tones import write_config
 from tests.train_helpers import Recorder
 from tests.waiting import wait_for
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
 SCHEDULER, WORKER = "distributed.cli.dask_scheduler", "distributed.cli.dask_worker"
 
 
@@ -203,6 +203,7 @@ def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "tcp://no.such.host.invalid:8786"])
 def test_no_scheduler(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "SECONDS", 0.5)
+    monkeypatch.setattr(distributed, "Client", None)  # one that fails to connect hangs when it is collected
     with pytest.raises(InputError, match=f"{address}: no Dask scheduler answers"):
         with on_cluster(address, square, [1], nothing_installed):
             pass
