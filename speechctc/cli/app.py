@@ -27,7 +27,8 @@ app = typer.Typer(
 TRAINING = ("torch", "torchaudio")  # what the light distribution lacks
 
 REMOVED_OPTIONS = {
-    "--realign": "leave it out; speechctc align --words chooses among pronunciations, and writes TextGrids to train on"
+    "--ratings": "leave it out; --format csv has the score of each phone, to compare with yours in a spreadsheet",
+    "--realign": "leave it out; speechctc align --words chooses among pronunciations, and writes TextGrids to train on",
 }
 
 # In the order of the help. A command imports its stage when it runs, so that --help loads neither torch nor numpy.

@@ -234,9 +234,6 @@ class ScorePhones(Transcribed):
     """The options of ``score-phones``."""
 
     # fmt: off
-    ratings: Annotated[Path | None, Option(metavar="TABLE", help=
-        "Also print how the scores correlate with a person's: a table with the columns id and ratings, a number for "
-        "each phone of the transcript, separated by spaces.")] = None
     by_speaker: Annotated[Path | None, Option(metavar="FOLDER", help=
         "Write into this folder a page for each speaker, a page and sheets (CSV, Excel) of all, and the scores of the "
         "recordings (JSON, and other formats of --format).")] = None
@@ -267,10 +264,10 @@ def score_phones_command(given: ScorePhones) -> None:
 
 
 def _align(given: Align | ScorePhones) -> None:
-    """Align recordings; `ScorePhones`: also say how well each phone was said, and compare that with ratings."""
+    """Align recordings; `ScorePhones`: also say how well each phone was said."""
     from speechctc.corpora.transcripts import Choice, find_tasks
     from speechctc.inference.output import Work
-    from speechctc.stages.align import Ratings, align, in_own_languages, say_if_untaught
+    from speechctc.stages.align import align, in_own_languages, say_if_untaught
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")
@@ -281,8 +278,6 @@ def _align(given: Align | ScorePhones) -> None:
     tasks = find_tasks(given.audio or (), given.phones, given.words or given.transcripts, choice, new_reporter())
     if given.intervals and "textgrid" not in options.forms:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
-    table = scoring.ratings if scoring else None
-    rated = Ratings.read(table, [task.recording for task in tasks]) if table else None
     pages = _plan_pages(tasks, scoring) if scoring else None
     named = None
     if labels == "words" and not given.dictionary:
@@ -290,14 +285,10 @@ def _align(given: Align | ScorePhones) -> None:
     recogniser = _load(given, given.language or named)
     options = _with_symbols(options, recogniser, given.symbols)
     placing = _placing(given, recogniser, labels, given.language or named)
-    if rated and rated.note:
-        new_reporter().warn(rated.note)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
-    work, see = Work(given.jobs, channel=given.channel), rated.see if rated else None
-    status = align(recogniser, tasks, options, new_reporter(), placing, work, see)
-    if rated:
-        show(rated.to_text(), err=given.out is None)
+    work = Work(given.jobs, channel=given.channel)
+    status = align(recogniser, tasks, options, new_reporter(), placing, work)
     if pages:
         show(pages.write(options))
     if status:

@@ -1,27 +1,21 @@
-"""Align recordings with their known phones, write the results, and compare scores of phones with ratings."""
+"""Align recordings with their known phones or words, and score the phones; write the results."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import NamedTuple
 
-import numpy as np
-
-from speechctc.audio.recordings import Recording, ids
+from speechctc.audio.recordings import Recording
 from speechctc.core.cores import attempt, map_in_threads
-from speechctc.core.errors import InputError, counted_alike, first_few
+from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
-from speechctc.corpora.table_rows import read_cells
 from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.alignment import AlignOptions, Hearing
 from speechctc.inference.output import (
@@ -45,7 +39,6 @@ from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import Pronouncer
 
 FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries
-See = Callable[[Recording, Recognition], None]
 PhrasesOrError = tuple[Phrase, ...] | InputError  # a transcript to place, or the reason why there is none
 EXAMPLES = 8  # phones of the model to name if words were given, words without a pronunciation
 MISFITS = 3
@@ -165,12 +158,11 @@ def align(
     reporter: Reporter,
     placing: Placing | None = None,
     work: Work = Work(),  # noqa: B008
-    see: See | None = None,
 ) -> int:
     """Align recordings and write each result when it is ready; return the exit status.
 
     The status is 0 if all recordings were aligned, 1 if some failed, 2 if all failed, `MISFITS` if all were aligned and
-    some do not fit their transcripts. `see` is given each recording and its result.
+    some do not fit their transcripts.
 
     Raises
     ------
@@ -184,7 +176,7 @@ def align(
     say_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
     tasks = [task for task in tasks if task.recording in left]
-    seen = _Seen([], [], see)
+    seen = _Seen([], [])
     if placing.pronouncer:
         placing.pronouncer.look(_texts(tasks))
     # eSpeak NG reads one text at a time: not in the threads
@@ -336,7 +328,6 @@ class _Seen(NamedTuple):
 
     errors: list[tuple[float, str]]
     misfits: list[tuple[Path, str]]
-    see: See | None
 
     def collect(
         self, recordings: Sequence[Recording], results: Iterable[Recognition | InputError]
@@ -344,8 +335,6 @@ class _Seen(NamedTuple):
         """Yield the results of recordings, and collect from them."""
         for recording, result in zip(recordings, results, strict=True):
             if isinstance(result, Recognition):
-                if self.see:
-                    self.see(recording, result)
                 if result.given_error is not None:
                     self.errors.append((result.given_error, result.file))
                 if result.misfits:
@@ -367,11 +356,6 @@ def _errors_text(errors: list[tuple[float, str]]) -> str:
     )
 
 
-COLUMNS = ("id", "ratings")
-JOINED = "rows with times of one recording are one, which has its name and a rating for each phone of all of them"
-MIN_CORRELATION_SIZE = 3  # phones or utterances that a correlation needs
-
-
 def about_scores(recogniser: Recogniser, languages: Sequence[str]) -> str:
     """Return a line on what scores mean, and what they do not judge."""
     meaning = "the probability that a phone was said as written, as the model knows no right speech"
@@ -390,110 +374,3 @@ def say_if_untaught(recogniser: Recogniser, reporter: Reporter) -> None:
         known = "compare each phone with all phones of right speech, as an earlier version learned it"
         unknown = "are the probabilities that phones were said as written, as the model knows no right speech"
         reporter.note(f"scores {known if recogniser.goodness.former else unknown}; see speechctc calibrate --help")
-
-
-class Ratings:
-    """Ratings of phones, and the scores of the same phones as they come.
-
-    Parameters
-    ----------
-    file : Path
-        The table, for errors.
-    given : dict of Recording to tuple of float
-        A rating for each phone.
-    note : str
-        Which ids of the table are of no recording, or ``""``.
-    """
-
-    def __init__(self, file: Path, given: dict[Recording, tuple[float, ...]], note: str = "") -> None:
-        self.file, self._given, self.note = file, given, note
-        self._pairs: list[list[tuple[float, float]]] = []
-        self._odd: list[str] = []
-
-    @classmethod
-    def read(cls, file: Path, recordings: Sequence[Recording]) -> Ratings:
-        """Read the ratings of recordings from a table with the columns id and ratings.
-
-        Raises
-        ------
-        InputError
-            The table cannot be read, rates none of the recordings, or has an id that several have.
-        """
-        rows = _rows(file)
-        own = ids(recordings)
-        given, users = {}, defaultdict[str, list[str]](list)
-        for recording, id in zip(recordings, own, strict=True):
-            others = [each for each in (str(recording.name), recording.path.stem) if each not in own]
-            key = next((each for each in (id, *others) if each in rows), None)
-            if key is not None:
-                given[recording] = rows[key]
-                users[key].append(id)
-        if shared := next((key for key, each in users.items() if len(each) > 1), None):
-            what = f"{file}: the id {shared} fits {len(users[shared])} recordings"
-            raise InputError(what, f"write which is meant: {first_few(users[shared], 3)}")
-        if not given:
-            what = f"{file}: ratings of other utterances ({first_few(list(rows), 3)}), of none of the recordings"
-            raise InputError(what, f"the ids here are: {first_few(own)}; {JOINED}")
-        other = [id for id in rows if id not in users]
-        count = f"{len(other)} of its {len(rows)} ids fit no recording"
-        note = f"{file}: {count}: {first_few(other)}; the ids here are: {first_few(own)}; {JOINED}" if other else ""
-        return cls(file, given, note)
-
-    def see(self, recording: Recording, result: Recognition) -> None:
-        """Take the scores of a recording, whose channel may be another command's default."""
-        ratings = self._given.get(recording, self._given.get(recording._replace(channel=None)))
-        scores = [each.goodness and each.goodness.score for each in result.segments if each.phone not in SILENCES]
-        if ratings is not None and len(ratings) == len(scores):
-            pairs = zip(scores, ratings, strict=True)
-            self._pairs.append([(score, rating) for score, rating in pairs if score is not None])
-        elif ratings is not None:
-            self._odd.append(f"{result.file} has {len(scores)} phones, and {len(ratings)} ratings")
-
-    def to_text(self) -> str:
-        """Return the correlations (Pearson's), of phones and of the means of utterances.
-
-        Raises
-        ------
-        InputError
-            A recording has not as many phones as ratings.
-        """
-        if self._odd:
-            what = f"{self.file}: ratings of other utterances: {first_few(self._odd, 2)}"
-            raise InputError(what, "rate each phone of the transcript once")
-        phones = [pair for pairs in self._pairs for pair in pairs]
-        means = [tuple(map(fmean, zip(*pairs, strict=True))) for pairs in self._pairs if pairs]
-        return "\n".join(
-            f"correlation with the ratings of {len(pairs)} {what}: {_pearson(pairs)}"
-            for what, pairs in (("phones", phones), ("utterances", means))
-        )
-
-
-def _rows(file: Path) -> dict[str, tuple[float, ...]]:
-    """Return the ratings by id."""
-    text = read_cells(file, COLUMNS).text
-    head = text.partition("\n")[0]
-    reader = csv.DictReader(io.StringIO(text), delimiter=max("\t;,", key=head.count))
-    if missing := [each for each in COLUMNS if each not in (reader.fieldnames or ())]:
-        raise InputError(f"{file}: no column {missing[0]}", f"its first line names the columns: {' '.join(COLUMNS)}")
-    rows = {}
-    for row in reader:
-        try:
-            values = tuple(float(each.replace(",", ".")) for each in (row["ratings"] or "").split())
-        except ValueError:
-            values = (math.nan,)
-        if not values or not all(map(math.isfinite, values)):
-            raise InputError(f"{file}, line {reader.line_num}: not numbers: {row['ratings']!r:.60}", "correct the line")
-        if row["id"] in rows:
-            raise InputError(f"{file}, line {reader.line_num}: the id {row['id']} is there twice", "leave one of them")
-        rows[row["id"]] = values
-    return rows
-
-
-def _pearson(pairs: Sequence[tuple[float, ...]]) -> str:
-    """Return a correlation in words."""
-    if len(pairs) < MIN_CORRELATION_SIZE:
-        return f"too few, {MIN_CORRELATION_SIZE} are needed"
-    scores, ratings = np.array(pairs).T
-    if not scores.std() or not ratings.std():
-        return "none, for all are equal"
-    return f"{np.corrcoef(scores, ratings)[0, 1]:.3f}"

@@ -12,10 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.recordings import Recording
 from speechctc.audio.textgrids import read_textgrid
-from speechctc.core.errors import InputError
-from speechctc.stages.align import Ratings
 from tests.browser import browser, console, set_screen
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error
@@ -142,65 +139,11 @@ def test_a_table_finds_recordings_by_speaker_or_says_in_a_line(speechctc: Comman
         assert found == [*zip(files, people, "low mid top high".split(), strict=True)]
 
 
-def test_ratings_are_compared(speechctc: Command, here: Path) -> None:
-    for name, phones in (("a", "low mid high top"), ("b", "top low mid"), ("c", "mid high low top")):
-        write_song(here / f"{name}.wav", phones.split())
-    (here / "t.csv").write_text(
-        "id,audio,phones\na,a.wav,low mid high top\nb,b.wav,top high mid\nc,c.wav,mid low low top\n"
-    )
-    (here / "r.csv").write_text("id,ratings\na,2 2 2 2\nb,2 0 2\nc,2 0.5 2 2\nother,1 1\n")
-    done = speechctc("score-phones", "--transcripts", "t.csv", "--ratings", "r.csv", "--out", "s.csv")
-    assert done.status == 0, done.err
-    phones, utterances = done.out.splitlines()
-    assert phones.startswith("correlation with the ratings of 11 phones: 0.") and float(phones.split()[-1]) > 0.5
-    assert "3 utterances: " in utterances
-    assert "warning: r.csv: 1 of its 4 ids fit no recording: other; the ids here are: a, b, c; rows with" in done.err
-    (here / "r.csv").write_text("id\tratings\nx\t1 2\ny\t2\n")
-    other = speechctc("score-phones", "--transcripts", "t.csv", "--ratings", "r.csv", "--out", "t2.csv")
-    assert one_line_error(other) and "ratings of other utterances (x, y)" in other.err and not Path("t2.csv").exists()
-    (here / "r.csv").write_text("id,ratings\na,2 2\nb,2 0 2\n")
-    odd = speechctc("score-phones", "--transcripts", "t.csv", "--ratings", "r.csv", "--out", "t3.csv")
-    assert odd.status == 2 and "a.wav has 4 phones, and 2 ratings" in odd.err and Path("t3.csv").exists()
-
-
-def test_ratings_come_from_spreadsheets_too(tmp_path: Path) -> None:
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    for row in (["id", "ratings"], ["ä 1", "1.5 2"]):
-        book.active.append(row)
-    book.save(tmp_path / "r.xlsx")
-    (tmp_path / "german.csv").write_text("id;ratings\r\nä 1;1,5 2\r\n", encoding="cp1252")
-    (tmp_path / "quoted.csv").write_text('id,ratings\nä 1,"1,5 2"\n')
-    for name in ("r.xlsx", "german.csv", "quoted.csv"):
-        recording = Recording(Path("ä 1.wav"), Path("ä 1"))
-        assert Ratings.read(tmp_path / name, [recording])._given == {recording: (1.5, 2.0)}, name
-
-
-def test_ratings_are_of_one_recording_each(tmp_path: Path) -> None:
-    table = tmp_path / "r.tsv"
-    two = [Recording(Path(place), Path("a")) for place in ("x/a.wav", "y/a.wav")]
-    below = [Recording(Path(f"x/{name}.wav"), Path(name)) for name in ("a", "sub/a")]
-    table.write_text("id\tratings\na\t1 2\n")
-    with pytest.raises(InputError, match="the id a fits 2 recordings; write which is meant: x/a, y/a"):
-        Ratings.read(table, two)
-    Ratings.read(table, two[:1])
-    assert list(Ratings.read(table, below)._given) == below[:1]  # whose id it is
-    joined = [Recording(Path("two.wav"), Path("two"))]  # of rows with the ids a and b
-    with pytest.raises(
-        InputError, match=r"other utterances \(a\).*; the ids here are: two; rows with times of one rec"
-    ):
-        Ratings.read(table, joined)
-    table.write_text("id\tratings\na\t1 2\na\t1 3\n")
-    with pytest.raises(InputError, match="line 3: the id a is there twice"):
-        Ratings.read(table, two[:1])
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (("--phones", "low zz high"), "zz"),
         (("--phones", " ".join(["low high"] * 400)), "frames, and its"),
-        (("--phones", "low", "--ratings", "none.csv"), "none.csv"),
         (("--words", "a.txt"), "pronunciations"),
     ],
 )
@@ -211,19 +154,20 @@ def test_bad_input_is_one_line(speechctc: Command, here: Path, given: tuple[str,
     assert done.status == 2 and message in done.err.splitlines()[-1], done.err
 
 
-def test_channels_of_one_file_have_ratings_and_results_of_their_own(speechctc: Command, here: Path) -> None:
+def test_channels_of_one_file_have_results_of_their_own(speechctc: Command, here: Path) -> None:
     songs = ("low mid high top low high", "top low mid high low top")
     sounds = [sing(song.split(), np.random.default_rng(k), RATE)[0] for k, song in enumerate(songs)]
     soundfile.write(here / "two.wav", np.column_stack([sound[: min(map(len, sounds))] for sound in sounds]), RATE)
     told = ("low mid high top low high", "mid low mid low low top")
     rows = "".join(f"{id},two.wav,{k},{said}\n" for k, (id, said) in enumerate(zip("ab", told, strict=True), start=1))
     (here / "t.csv").write_text(f"id,audio,channel,phones\n{rows}")
-    (here / "r.csv").write_text("id,ratings\na,2 2 2 2 2 2\nb,0 2 2 0 2 2\n")
     way = ("score-phones", "--transcripts", "t.csv", "--format", "json", "--out", "out/")
-    done = speechctc(*way, "--ratings", "r.csv")
+    done = speechctc(*way)
     assert done.status == 0, done.err
-    phones = next(line for line in done.out.splitlines() if "correlation" in line)
-    assert "12 phones" in phones and float(phones.split()[-1]) > 0.7, done.out
+    scores = {
+        id: [each["score"] for each in json.loads((here / f"out/{id}.json").read_text())["segments"]] for id in "ab"
+    }
+    assert min(scores["a"]) > max(scores["b"][0], scores["b"][3]), scores  # which are others than were sung
     kept = (here / "out/a.json").read_bytes()
     (here / "out/b.json").unlink()
     again = speechctc(*way, "--skip-existing")

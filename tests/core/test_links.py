@@ -40,9 +40,7 @@ def test_no_command_writes_through_a_link(tmp_path: Path, tiny_model: Path) -> N
     assert hunted.findings == [] and hunted.runs.keys() == some.keys() and sum(hunted.runs.values()) > 60
 
 
-READ = set(
-    "--model --lm --transcripts --words --dictionary --ratings --textgrids --audio --text --dev --before".split()
-)
+READ = set("--model --lm --transcripts --words --dictionary --textgrids --audio --text --dev --before".split())
 ALONE = {("studio",): "its parts are hunted one by one", ("config",): "prints", ("lm", "sample"): "prints"}
 
 

@@ -44,7 +44,6 @@ from speechctc.phones.matching import match_phones
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.pronouncer import read_dictionary
 from speechctc.phones.texts import read_text
-from speechctc.stages.align import _rows
 from speechctc.stages.plot import plot, read_epochs
 from speechctc.stages.start import start as run_start
 from speechctc.stages.sweep import is_finished
@@ -392,7 +391,6 @@ READERS: dict[str, Reader] = {
     "config": Reader(seeds.configs, _config, CONFIG),
     "settings": Reader(seeds.settings, _settings, ("\n", "=", *CONFIG)),
     "inventory": Reader(seeds.inventories, _inventory, ("\t", "phone", "ː", "\u0303", "˥", "t͡s", "aɪ")),
-    "ratings": Reader(seeds.ratings, lambda: _rows(Path("r.csv")), ("id", "ratings", "\t", ",", "nan", "1e999", '"')),
     "goodness": Reader(seeds.goodnesses, lambda: Goodness.load(Path(), seeds.PHONES), MODEL),
     "encoder": Reader(seeds.encoders, lambda: read_facts(Path("e")), ("wav2vec2", "weight_map", "..", "/", "null")),
     "rounds": Reader(seeds.rounds, _rounds, ("state", "training", "round-3", "per", "null", "..", "1e999")),

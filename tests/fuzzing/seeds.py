@@ -318,10 +318,6 @@ def inventories() -> list[Files]:
     return [{"i.txt": each.encode(code)} for each in texts for code in ("utf-8", "utf-16")]
 
 
-def ratings() -> list[Files]:
-    return [{"r.csv": b"id,ratings\na,0.5 1 2\nb,1\n"}, {"r.csv": "id\tratings\nä\t3 4\n".encode("utf-16")}]
-
-
 def goodnesses() -> list[Files]:
     with tempfile.TemporaryDirectory() as name:
         own, count = Goodness.untaught(PHONES), len(PHONES) + 1
