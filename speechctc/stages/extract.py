@@ -52,8 +52,8 @@ from speechctc.features.shards import (
 )
 from speechctc.phones.inventory import FOUND, Inventory
 from speechctc.phones.pronouncer import word_key
-from speechctc.stages.doctor.counts import check_counts
 from speechctc.stages.doctor.finding import listed
+from speechctc.stages.doctor.quick_checks import check_counts
 
 PROBE_SECONDS = 8  # of noise, by which the time of an encoder is measured
 LISTED = 40  # phones printed with their counts; all are in the file

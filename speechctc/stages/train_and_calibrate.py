@@ -15,9 +15,7 @@ from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
 from speechctc.features.shards import count_phones, read_split
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.calibrate import calibrate_run
-from speechctc.stages.doctor.counts import check_counts
-from speechctc.stages.doctor.disk import check_disk
-from speechctc.stages.doctor.threads import check_threads
+from speechctc.stages.doctor.quick_checks import check_counts, check_disk
 from speechctc.stages.plot import CurvesFile
 from speechctc.stages.train import train_rank
 from speechctc.training.dev_score import DevScore
@@ -60,13 +58,13 @@ def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
 
 def warn(trainer: Trainer) -> None:
     """Say in a line each what the doctor finds at once."""
-    data, on_cpu = trainer.data, trainer.device.type == "cpu"
+    data = trainer.data
     reading = partial(read_split, features=trainer.config.features.model_dump(mode="json"))
     test = attempt(reading, trainer.config.data.dir / "test")
     shards = {split: data.shards[split] for split in ("train", "dev")}
     shards |= {} if isinstance(test, InputError) else {"test": test}
     counts = {split: count_phones(each, data.inventory.phones) for split, each in shards.items()}
-    found = [*check_counts(counts), *check_disk((trainer.config.run,)), *(check_threads() if on_cpu else [])]
+    found = [*check_counts(counts), *check_disk((trainer.config.run,))]
     trainer.reporter.warn(*(finding.to_line() for finding in found))
     if repeated := repeats_note("dev", *data.repeated):
         trainer.reporter.warn(repeated)

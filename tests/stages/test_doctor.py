@@ -16,7 +16,6 @@ from speechctc.stages.doctor.examine import check_corpus, listen
 from speechctc.stages.doctor.finding import Diagnosis, Finding
 from speechctc.stages.doctor.machine import check_machine, why_no_gpu
 from speechctc.stages.doctor.sound_checks import Heard, Place, check_sounds
-from speechctc.stages.doctor.threads import advise_threads, measure_threads
 from tests.stages.spoilt import FAULTS, Tones, clean
 from tests.train_helpers import Recorder
 
@@ -61,9 +60,7 @@ def test_the_command_prints_findings_and_json(
     assert "\nmemory" in said and "an epoch" not in said
     assert "recordings that are clipped, with peaks cut flat: 1\n  where: " in said
     found = json.loads((tmp_path / "found.json").read_text())
-    assert found["possible"] and [each["kind"] for each in found["findings"] if each["kind"] != "threads"] == [
-        "clipped"
-    ]
+    assert found["possible"] and [each["kind"] for each in found["findings"]] == ["clipped"]
     assert set(found["findings"][0]) == {"kind", "severity", "what", "where", "why", "fix"}
 
 
@@ -81,7 +78,7 @@ def test_a_corpus_that_cannot_be_trained_on_gives_status_1(
 
 def test_the_machine_alone_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"torch", "processor", "CTC loss"} <= set(check_machine().facts)
-    monkeypatch.setattr("speechctc.stages.doctor.disk.MIN_FREE_BYTES", 2**70)
+    monkeypatch.setattr("speechctc.stages.doctor.quick_checks.MIN_FREE_BYTES", 2**70)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     found = check_machine("cuda", (Path("no/such/folder"),))
     assert {"disk", "no-gpu"} <= {each.kind for each in found.findings} and not found.is_possible
@@ -178,32 +175,6 @@ def test_train_says_in_short_what_is_found(tmp_path: Path) -> None:
     warning = "warning: phones that occur fewer than 5 times in train: 1 (once (1)); correct them"
     assert any(line.startswith(warning) for line in recorder.said)
     assert any("speechctc doctor" in line for line in recorder.said)
-
-
-@pytest.mark.parametrize(
-    ("threads", "seconds", "advice"),
-    [
-        (2, {1: 0.010, 2: 0.006}, None),
-        (2, {1: 0.010, 2: 0.012}, None),  # not clearly longer
-        (2, {1: 0.010, 2: 0.040}, "set OMP_NUM_THREADS=1, or end the other programs"),
-        (1, {1: 0.010, 2: 0.006}, "set OMP_NUM_THREADS=2"),
-        (1, {1: 0.010, 2: 0.040}, None),  # two cores, and one thread is right: another program has the other core
-        (8, {1: 0.010, 2: 0.006, 8: 0.030}, "set OMP_NUM_THREADS=2"),
-    ],
-)
-def test_threads_are_advised_by_what_was_measured(threads: int, seconds: dict[int, float], advice: str | None) -> None:
-    found = advise_threads(threads, 2, seconds)
-    assert [each.fix for each in found] == ([] if advice is None else [advice])
-    assert all(f"{count}: {1000 * each:.0f} ms" in found[0].what for count, each in seconds.items() if found)
-
-
-def test_measuring_threads_leaves_their_number_as_it_was() -> None:
-    import torch
-
-    before = torch.get_num_threads()
-    measured = measure_threads({1, 2})
-    assert measured.keys() == {1, 2} and min(measured.values()) > 0
-    assert torch.get_num_threads() == before
 
 
 def test_the_advice_for_low_rates_fits_a_config_that_starts_from_a_model() -> None:

@@ -17,9 +17,9 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.features.extractor import extractor
-from speechctc.stages.doctor.disk import check_without_torch
 from speechctc.stages.doctor.finding import Diagnosis, Finding, cannot_train
 from speechctc.stages.doctor.label_checks import check_labels, check_splits
+from speechctc.stages.doctor.quick_checks import check_without_torch
 from speechctc.stages.doctor.sound_checks import Heard, Place, Sounds, check_sounds, listen_to
 
 EDGES = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 30, 60, math.inf)  # s, of the histogram

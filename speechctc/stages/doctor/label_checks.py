@@ -14,8 +14,8 @@ from speechctc.features.extractor import extractor
 from speechctc.model.layers import output_frames
 from speechctc.phones.inventory import FOUND, frames_needed
 from speechctc.phones.label_rules import are_strings
-from speechctc.stages.doctor.counts import check_counts, with_counts
 from speechctc.stages.doctor.finding import Finding, Severity, finding, listed
+from speechctc.stages.doctor.quick_checks import check_counts, with_counts
 from speechctc.stages.doctor.sound_checks import SILENT_DB, Heard, Place, Sounds
 
 SLOW, FAST = 0.2, 3.0  # of the corpus's median number of phones a second

@@ -22,9 +22,8 @@ from speechctc.core.progress import Reporter
 from speechctc.ctc import nvrtc
 from speechctc.model.net import build_net
 from speechctc.phones.inventory import Inventory
-from speechctc.stages.doctor.disk import check_disk
 from speechctc.stages.doctor.finding import Diagnosis, Finding, finding
-from speechctc.stages.doctor.threads import check_threads
+from speechctc.stages.doctor.quick_checks import check_disk
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 from speechctc.training.memory_estimate import MIB, MemoryEstimate, estimate
@@ -43,7 +42,7 @@ def check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagn
     memory = total_memory(torch.device("cpu")) / 2**30
     processor = f"{cores()} cores, {torch.get_num_threads()} threads of torch, {memory:.1f} GiB of memory"
     facts = {"torch": f"{torch.__version__}, {_gpus() if cuda else 'no CUDA GPU'}", "processor": processor}
-    found = [*check_threads(), *check_disk(folders), *_loss_starts("cpu")]
+    found = [*check_disk(folders), *_loss_starts("cpu")]
     facts["CTC loss"] = "starts on the CPU" if not any(each.kind == "loss" for each in found) else "does not start"
     if cuda:
         on_gpu = _loss_starts("cuda")
