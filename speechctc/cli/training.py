@@ -82,18 +82,25 @@ def sweep_command(
     config: opt.ConfigName,
     settings: opt.Settings = None,
     run: Annotated[Path | None, Option(help="The folder for the runs.")] = None,
-    jobs: Annotated[int, Option(min=1, help="Number of runs to train at a time.")] = 1,
+    jobs: Annotated[int, Option(min=1, hidden=True)] = 1,
 ) -> None:
-    """Train every combination of some settings.
+    """Train every combination of some settings, one after the other.
 
     train.lr=1e-4,3e-4 tries both values. Prints the runs by their PER (phone error rate) on dev, best first. After an
     interruption, the same command continues.
     """
     from speechctc.stages.sweep import sweep, table
+    from speechctc.stages.train import Stopped
 
+    if jobs > 1:
+        show("--jobs is not used any more: the runs are trained one after the other", err=True)
     chosen = load_config(config, None).run
     folder = run or chosen.with_name(f"{chosen.name}-sweep")
-    outcomes = sweep(config, settings or (), folder, jobs, new_reporter())
+    try:
+        outcomes = sweep(config, settings or (), folder, new_reporter())
+    except Stopped as stop:
+        show("stopped; the state of its run is saved, and the same command goes on", err=True)
+        raise typer.Exit(stop.status) from None
     show(table(outcomes))
     if all(outcome.per is None for outcome in outcomes):
         raise typer.Exit(2)

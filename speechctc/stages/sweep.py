@@ -1,16 +1,13 @@
-"""Train every combination of some settings, each in its own process and run folder."""
+"""Train every combination of some settings, each in its own run folder."""
 
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import subprocess
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import yaml
 from safetensors import SafetensorError, safe_open
@@ -20,15 +17,12 @@ from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, columns
-from speechctc.core.processes import OWN_GROUP, STOP, module_command, stop_requests
 from speechctc.core.progress import Reporter
 from speechctc.features.shards import read_split
+from speechctc.stages.train_and_calibrate import train
 from speechctc.training.optimise import stages
 from speechctc.training.run_state import Progress, fingerprint
 from speechctc.training.runs import Run, point_latest
-
-TIMEOUT = 60.0  # seconds for trials of an earlier sweep, which was killed, to save and leave
-Process = subprocess.Popen[bytes]
 
 
 @dataclass(frozen=True)
@@ -60,8 +54,8 @@ class Outcome(NamedTuple):
     problem: str | None
 
 
-def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporter: Reporter) -> list[Outcome]:
-    """Train every combination, `jobs` at a time; return the outcomes, lowest dev PER first.
+def sweep(config: str, settings: Sequence[str], folder: Path, reporter: Reporter) -> list[Outcome]:
+    """Train every combination, one after the other; return the outcomes, lowest dev PER first.
 
     Trials that were finished in an earlier sweep are only read again, and those that were cut off go on.
 
@@ -73,36 +67,28 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
         ``key=value`` for all trials, ``key=value,value`` for one of each.
     folder : Path
         The run folders lie in it.
-    jobs : int
     reporter : Reporter
 
     Raises
     ------
     InputError
         A setting that the config does not know; nothing varies.
+    Stopped
+        SIGINT or SIGTERM came; the state of the trial is saved.
     """
     common, trials = plan_trials(settings, folder)
     configs = {trial: load_config(config, [*common, *trial.settings, f"run={trial.run}"]) for trial in trials}
-    statuses = {trial: 0 for trial in trials if is_finished(configs[trial])}
-    waiting, running = [trial for trial in trials if trial not in statuses], dict[Trial, Process]()
-    logged = {trial: _log(trial).stat().st_size if _log(trial).exists() else 0 for trial in trials}
-    patience = time.monotonic() + TIMEOUT
-    with stop_requests(lambda status: _stop(running, status)), reporter.progress("trials", len(trials)) as advance:
-        for trial in statuses:
-            reporter.note(f"{trial.name}: {_said(trial, 0, 0)}, done already")
-        advance(len(statuses))
-        while waiting or running:
-            ready = [trial for trial in waiting if time.monotonic() > patience or not Run(trial.run).is_in_use()]
-            for trial in ready[: jobs - len(running)]:
-                waiting.remove(trial)
-                running[trial] = start_trial(config, common, trial, jobs)
-            for trial in [trial for trial, process in running.items() if process.poll() is not None]:
-                with running.pop(trial) as process:  # closes the pipe
-                    statuses[trial] = process.returncode
-                reporter.note(f"{trial.name}: {_said(trial, statuses[trial], logged[trial])}")
-                advance(1)
-            time.sleep(0.1)
-    outcomes = [_outcome(trial, statuses[trial], logged[trial]) for trial in trials]
+    outcomes = []
+    for number, (trial, own) in enumerate(configs.items(), start=1):
+        written.refuse_linked_folder(trial.run)
+        problem, done = "", is_finished(own)
+        if not done:
+            reporter.note(f"trial {number} of {len(trials)}: {trial.name}")
+            problem = _train(own, reporter)
+        per, epoch = _best(trial.run / "best")
+        problem = problem or ("" if per is not None else "ended before an epoch was scored")
+        outcomes.append(Outcome(trial, per, epoch, problem or None))
+        reporter.note(f"{trial.name}: {problem or f'dev PER {per:.2f} %'}{', done already' if done else ''}")
     outcomes.sort(key=lambda outcome: (outcome.per is None, outcome.per or 0.0))
     rows = [
         {"dev_per": per, "epoch": epoch, "settings": trial.settings, "run": str(trial.run), "problem": problem}
@@ -112,6 +98,15 @@ def sweep(config: str, settings: Sequence[str], folder: Path, jobs: int, reporte
     if outcomes[0].per is not None:
         point_latest(outcomes[0].trial.run)
     return outcomes
+
+
+def _train(config: Config, reporter: Reporter) -> str:
+    """Train, or go on; return why that failed, or ``""``."""
+    try:
+        train(config, True, reporter)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def plan_trials(settings: Sequence[str], folder: Path) -> tuple[list[str], list[Trial]]:
@@ -161,52 +156,6 @@ def _folder_name(settings: Sequence[str]) -> str:
     names = short if len(set(short)) == len(short) else keys
     parts = [f"{name}={setting.partition('=')[2]}" for name, setting in zip(names, settings, strict=True)]
     return re.sub(r"[^\w.=,+-]+", "_", "_".join(parts)).strip("_")
-
-
-def start_trial(config: str, common: Sequence[str], trial: Trial, jobs: int) -> Process:
-    """Start one of `jobs` trials that run at a time, in a process that leaves with this one and writes to its log."""
-    trial.run.parent.mkdir(parents=True, exist_ok=True)
-    written.refuse_linked_folder(trial.run)
-    threads = str(max((os.cpu_count() or 1) // jobs, 1))
-    command = [*module_command("speechctc.cli.trial"), "train", "--config", config]
-    command += ["--run", str(trial.run), "--resume"]
-    with os.fdopen(written.open_plain(_log(trial), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
-        return subprocess.Popen(
-            [*command, *common, *trial.settings],
-            stdin=subprocess.PIPE,  # the system closes it when this process ends, even by a kill
-            stdout=log,
-            stderr=log,
-            env={"OMP_NUM_THREADS": threads, **os.environ},
-            **OWN_GROUP,
-        )
-
-
-def _log(trial: Trial) -> Path:
-    return trial.run.with_name(f"{trial.run.name}.log")
-
-
-def _stop(running: Mapping[Trial, Process], status: int) -> NoReturn:
-    """Let each trial that is running save and leave; then leave, too."""
-    for process in running.values():
-        process.send_signal(STOP)
-    for process in running.values():
-        process.wait()
-    raise SystemExit(status)
-
-
-def _said(trial: Trial, status: int, logged: int) -> str:
-    outcome = _outcome(trial, status, logged)
-    return outcome.problem or f"dev PER {outcome.per:.2f} %"
-
-
-def _outcome(trial: Trial, status: int, logged: int) -> Outcome:
-    """Read how a trial ended; the first `logged` bytes of its log are those of earlier sweeps."""
-    per, epoch = _best(trial.run / "best")
-    problem = "ended before an epoch was scored" if per is None else None
-    if status:
-        lines = _log(trial).read_bytes()[logged:].decode("utf-8", "replace").strip().splitlines()
-        problem = lines[-1] if lines else f"ended with status {status}"
-    return Outcome(trial, per, epoch, problem)
 
 
 def _best(folder: Path) -> tuple[float | None, int | None]:

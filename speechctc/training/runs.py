@@ -25,7 +25,7 @@ from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, first_few, optional, with_extra
-from speechctc.core.files import draft_folder, is_free, try_lock
+from speechctc.core.files import draft_folder, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, latest_run
 
 if TYPE_CHECKING:
@@ -169,10 +169,6 @@ class Run:
             yield
         finally:
             os.close(handle)
-
-    def is_in_use(self) -> bool:
-        """Return whether a process is training in the folder."""
-        return is_free(self.folder / "lock") is False
 
     def log(self, line: dict[str, Any]) -> None:
         """Append an epoch's line; drop earlier lines of epochs that are repeated."""

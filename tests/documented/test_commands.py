@@ -14,12 +14,10 @@ import pytest
 import typer
 
 from speechctc.cli import app
-from speechctc.stages import sweep
 from tests.command import run_command
 from tests.conftest import made_once
 from tests.documented.folder import DEMO_SETTINGS, prepare
 from tests.documented.reading import ROOT, Block, blocks, documents, named
-from tests.forked import Forked
 
 # What is appended to commands, by a pattern, to make training short or the corpus small.
 SMALL_NET = ["model.convs=[4,4]", "model.dense=[8,8]", "model.dense_span=[1,3]"]
@@ -97,7 +95,6 @@ def folder(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     """Go to a copy of the prepared folder."""
     shutil.copytree(template, tmp_path / "work", symlinks=True, copy_function=copy)
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setattr(sweep, "start_trial", start_trial)
     return tmp_path / "work"
 
 
@@ -107,13 +104,6 @@ def copy(source: str, target: str) -> str:
         return shutil.copy2(source, target)
     os.link(source, target)
     return target
-
-
-def start_trial(config: str, common: list[str], trial: sweep.Trial, jobs: int) -> Forked:
-    """Start a trial of a sweep in a fork; tests/stages/test_sweep.py starts the processes themselves."""
-    trial.run.parent.mkdir(parents=True, exist_ok=True)
-    arguments = ("train", "--config", config, "--run", trial.run, "--resume", *common, *trial.settings)
-    return Forked("speechctc", *arguments, cwd=Path.cwd(), log=trial.run.with_name(f"{trial.run.name}.log"))
 
 
 @pytest.mark.parametrize("document", [name for name in documents() if any(blocks(name))])

@@ -1,15 +1,13 @@
 import json
-import subprocess
-import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.inference.calibration import Calibration
-from speechctc.stages.sweep import Trial, plan_trials, split_values, sweep, table
-from speechctc.training.runs import Run
+from speechctc.stages.sweep import plan_trials, split_values, sweep, table
+from speechctc.training.trainer import Trainer
 from tests.command import Command
 from tests.train_helpers import Recorder
 
@@ -50,7 +48,7 @@ def test_keys_of_one_name_are_told_apart() -> None:
 
 def test_a_wrong_setting_is_said_before_any_training(extracted: Path, here: Path) -> None:
     with pytest.raises(InputError, match=r"did you mean 'train\.lr'"):
-        sweep(str(extracted), ["train.ler=1,2"], here / "s", 1, Recorder())
+        sweep(str(extracted), ["train.ler=1,2"], here / "s", Recorder())
     assert not (here / "s").exists()
 
 
@@ -58,7 +56,7 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
     extracted: Path, here: Path, speechctc: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = ["train.lr=0.01,1e-9", "train.epochs=4"]
-    first = speechctc("sweep", "--config", extracted, "--run", "s", "--jobs", 2, *settings)
+    first = speechctc("sweep", "--config", extracted, "--run", "s", *settings)
     assert first.status == 0, first.err
     rows = [line.split() for line in first.out.splitlines()]
     assert rows[0][:2] == ["dev", "PER"] and len(rows) == 3
@@ -69,10 +67,10 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
     assert [row["dev_per"] for row in listed] == sorted(row["dev_per"] for row in listed)
     for trial in ("lr=0.01", "lr=1e-9"):  # the small corpus need not have enough phones for it
         Calibration(phones=60).save(here / "s" / trial / "best")
-    started: list[Trial] = []
-    monkeypatch.setattr("speechctc.stages.sweep.start_trial", lambda *arguments: started.append(arguments[2]))
+    started: list[Config] = []
+    monkeypatch.setattr("speechctc.stages.sweep.train", lambda config, *_: started.append(config))
     recorder = Recorder()
-    again = sweep(str(extracted), settings, Path("s"), 2, recorder)
+    again = sweep(str(extracted), settings, Path("s"), recorder)
     assert not started and table(again) == first.out.rstrip("\n")
     assert (here / "s" / "lr=0.01" / "metrics.jsonl").read_text() == steps
     assert json.loads((here / "s" / "sweep.json").read_text())[0]["dev_per"] == listed[0]["dev_per"]
@@ -85,41 +83,9 @@ def test_a_trial_that_fails_is_listed_with_its_reason(
     monkeypatch.setattr("speechctc.stages.sweep.is_finished", lambda config: config.features.mels == 20)
     (here / "s" / "mels=20" / "best").mkdir(parents=True)
     (here / "s" / "mels=20" / "best" / "checkpoint.json").write_text('{"dev_per": 5.25, "epoch": 2}')
-    outcomes = sweep(str(extracted), ["features.mels=20,30", "train.epochs=1"], here / "s", 2, Recorder())
+    outcomes = sweep(str(extracted), ["features.mels=20,30", "train.epochs=1"], here / "s", Recorder())
     assert outcomes[0].per is not None and outcomes[1].per is None
     assert "features.mels=20 (now 30)" in (outcomes[1].problem or "")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
-def test_a_trial_leaves_with_a_sweep_that_is_killed() -> None:
-    trial = "import time; from speechctc.cli.trial import leave_with_sweep as leave; leave(); print(1); time.sleep(600)"
-    code = f"import subprocess, sys, time; command = [sys.executable, '-uc', {trial!r}]\n"
-    code += "print(subprocess.Popen(command, stdin=subprocess.PIPE).pid, flush=True); time.sleep(600)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as first:
-        assert first.stdout is not None
-        pid, began = int(first.stdout.readline()), first.stdout.readline()
-        assert began == "1\n" and Path(f"/proc/{pid}").exists()
-        first.kill()
-        assert first.stdout.read() == ""  # the trial held it too, and is gone
-
-
-def test_a_sweep_waits_for_trials_of_an_earlier_one_that_still_save(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[str] = []
-
-    def start(config: str, common: list[str], trial: Trial, jobs: int) -> subprocess.Popen[bytes]:
-        started.append(trial.name)
-        if trial.name == "train.lr=0.02":
-            held.close()  # the earlier trial has saved and left
-        return subprocess.Popen([sys.executable, "-c", ""])
-
-    monkeypatch.setattr("speechctc.stages.sweep.start_trial", start)
-    with ExitStack() as held:
-        held.enter_context(Run(here / "s" / "lr=0.01").locked())
-        assert Run(here / "s" / "lr=0.01").is_in_use() and not Run(here / "s" / "lr=0.02").is_in_use()
-        sweep(str(extracted), ["train.lr=0.01,0.02"], here / "s", 1, Recorder())
-    assert started == ["train.lr=0.02", "train.lr=0.01"]
 
 
 @pytest.mark.parametrize(
@@ -132,26 +98,23 @@ def test_a_best_that_is_damaged_has_no_score(
     for rate, text in (("0.01", best), ("0.02", b'{"dev_per": 5.25, "epoch": 2}')):
         (here / "s" / f"lr={rate}" / "best").mkdir(parents=True)
         (here / "s" / f"lr={rate}" / "best" / "checkpoint.json").write_bytes(text)
-    outcomes = sweep(str(extracted), ["train.lr=0.01,0.02"], here / "s", 1, Recorder())
+    outcomes = sweep(str(extracted), ["train.lr=0.01,0.02"], here / "s", Recorder())
     assert [outcome.per for outcome in outcomes] == [5.25, None]
     assert outcomes[1].problem == "ended before an epoch was scored"
 
 
-def test_a_trial_is_blamed_for_what_it_said_itself(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_stopped_trial_ends_the_sweep_and_goes_on_with_it(
+    extracted: Path, here: Path, speechctc: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (here / "s").mkdir()
-    for rate in ("0.01", "0.02"):
-        (here / "s" / f"lr={rate}.log").write_text("an earlier sweep's trouble\n")
-
-    def start(config: str, common: list[str], trial: Trial, jobs: int) -> subprocess.Popen[bytes]:
-        with open(here / "s" / f"{trial.run.name}.log", "a") as log:
-            code = "print('trouble of its own')" if trial.name.endswith("2") else "0"
-            return subprocess.Popen([sys.executable, "-c", f"{code}; raise SystemExit(3)"], stdout=log)
-
-    monkeypatch.setattr("speechctc.stages.sweep.start_trial", start)
-    outcomes = sweep(str(extracted), ["train.lr=0.01,0.02"], here / "s", 1, Recorder())
-    assert [outcome.problem for outcome in outcomes] == ["ended with status 3", "trouble of its own"]
+    words = ("sweep", "--config", extracted, "--run", "s", "train.lr=0.01,0.02", "train.epochs=2")
+    with monkeypatch.context() as once:
+        end = Trainer._finish_epoch
+        once.setattr(Trainer, "_finish_epoch", lambda trainer: (trainer.request_stop(130), end(trainer))[1])
+        first = speechctc(*words)
+    assert first.status == 130 and "the same command goes on" in first.err and not (here / "s" / "lr=0.02").exists()
+    again = speechctc(*words)
+    assert again.status == 0 and "lr=0.01/last: epoch" in again.err, again.err
+    assert {line.split()[1] for line in again.out.splitlines()[1:]} == {"%"}
 
 
 def test_two_trials_in_one_folder_are_refused() -> None:
