@@ -99,8 +99,8 @@ def run(parameters: Mapping[str, str]) -> None:
             files.write_text(
                 Path(stretches), textgrid_text(last, {"stretches": [span for span in spans if span.label]})
             )
-        chosen = (parameters.get(name, "") for name in ("model", "symbols", "language"))
-        line = arguments(source, str(answer), TASKS[task], *chosen, stretches)
+        model, symbols, language = (parameters.get(name, "") for name in ("model", "symbols", "language"))
+        line = arguments(source, str(answer), TASKS[task], model, symbols, language, stretches)
         say("PROGRESS: 0.1 at work")
         wrong = run_command([*line, "--channel", channel] if channel else line)
         found = files.read_json(answer)[0]["segments"] if answer.exists() else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -12,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
-from numpy.typing import NDArray
 
-from speechctc.audio.sound_file import for_soundfile, write_wav
+from speechctc.audio.sound_file import write_wav
 from speechctc.core.errors import InputError
 from speechctc.core.files import append, is_free, numbered, try_lock, write_file
 from speechctc.core.written import open_plain, refuse_odd
@@ -23,7 +20,6 @@ from speechctc.studio.studio import WAIT, Studio
 
 # Ending of the raw samples of a recording that is being made; those that a killed server left become recordings.
 ENDING = ".speechctc-recording"
-QUIET = 600.0  # seconds without samples after which no server is making a recording, where files have no locks
 RATES = (8000, 384000)  # Hz
 
 
@@ -135,9 +131,7 @@ def recover(folder: Path, say: Callable[[str], None] = lambda text: None) -> lis
 
 def _recovered(raw: Path) -> Path | None:
     refuse_odd(raw)
-    if (free := is_free(raw)) is None:  # a system without locks
-        free = abs(time.time() - raw.stat().st_mtime) > QUIET  # a clock may have been set back
-    return keep(raw) if free else None
+    return keep(raw) if is_free(raw) else None
 
 
 def keep(raw: Path) -> Path | None:
@@ -158,19 +152,7 @@ def keep(raw: Path) -> Path | None:
     path = None
     if len(samples):
         names = (raw.with_name(f"{name}.wav") for name in numbered(stem))
-        path = next(each for each in names if not os.path.lexists(each) or _is_kept(each, samples, rate))
-        if not os.path.lexists(path):  # else the server was killed when it had been kept
-            write_file(path, lambda draft: write_wav(draft, samples, rate))
+        path = next(each for each in names if not os.path.lexists(each))
+        write_file(path, lambda draft: write_wav(draft, samples, rate))
     os.unlink(raw)
     return path
-
-
-def _is_kept(path: Path, samples: NDArray[np.int16], rate: int) -> bool:
-    """Return whether a file is the WAV file of these samples."""
-    try:
-        with soundfile.SoundFile(for_soundfile(path)) as file:
-            if (file.samplerate, file.frames, file.channels) != (rate, len(samples), 1):
-                return False
-            return np.array_equal(file.read(dtype="int16"), samples)
-    except (soundfile.LibsndfileError, OSError):
-        return False

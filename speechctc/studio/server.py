@@ -6,7 +6,6 @@ import functools
 import gc
 import hmac
 import html
-import io
 import json
 import math
 import secrets
@@ -14,8 +13,7 @@ import socket
 import sys
 import tempfile
 import webbrowser
-import zipfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import TimeoutError as TooSlow
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -28,7 +26,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,8 +34,7 @@ from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
 from speechctc.core.bundled import bundled_folder
 from speechctc.core.errors import InputError, of_disk
-from speechctc.core.files import zip_entry
-from speechctc.inference.formats import CSV, WRITERS, Layout, RecordingName
+from speechctc.inference.formats import WRITERS, RecordingName
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.studio import sound as tiles
@@ -57,8 +54,6 @@ SAMPLES = "microphone/block"  # the request that may have samples
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 
 Answer = Callable[[Request], Awaitable[Response]]
-
-PIECE = 1 << 20  # bytes of a recording to copy at a time
 
 
 def build_app(studio: Studio, microphone: Microphone) -> Starlette:
@@ -152,7 +147,6 @@ class Routes:
             "wave": self.wave,
             "boundary": self.boundary,
             "export": self.export,
-            "zip": self.zip,
         }
         self.writing: dict[str, Callable[..., Any]] = {
             "edit": lambda request, body: studio.edit(_name(request), body),
@@ -220,20 +214,6 @@ class Routes:
         file, content = as_file(name, self.studio.folder.document(name), form)
         return Response(content, media_type="application/octet-stream", headers=_download(file))
 
-    def zip(self, request: Request) -> Response:
-        """Return a zip of the folder to download."""
-        folder = self.studio.folder
-        documents: dict[str, Document | None] = {}
-        for name, path in folder.recordings.items():
-            if path.exists():
-                try:
-                    documents[name] = folder.document(name)
-                except InputError:
-                    documents[name] = None
-        pieces = zip_pieces(documents, folder.recordings)
-        headers = _download(f"{folder.path.resolve().name}.zip")
-        return StreamingResponse(pieces, media_type="application/zip", headers=headers)
-
 
 def _done(act: Callable[..., None], *arguments: Any) -> dict[str, Any]:
     act(*arguments)
@@ -297,53 +277,6 @@ def recognition(name: str, document: Document) -> Recognition:
         for p in tuple(document.phones)
     )
     return Recognition(str(document.recording), document.seconds, tuple(segments))
-
-
-def zip_pieces(documents: Mapping[str, Document | None], recordings: Mapping[str, Path]) -> Iterator[bytes]:
-    """Yield a zip file of the recordings with their TextGrids, and a table of all phones, piece by piece.
-
-    Parameters
-    ----------
-    documents : mapping of str to Document or None
-        By the names of the recordings; None where the labels cannot be read: then the TextGrid goes in as it is.
-    recordings : mapping of str to Path
-    """
-    out = _Pieces()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        table = [CSV.head()]
-        for name, document in documents.items():
-            about = zipfile.ZipInfo.from_file(recordings[name], name, strict_timestamps=False)
-            with archive.open(about, "w", force_zip64=True) as entry:
-                with open(recordings[name], "rb") as file:
-                    while piece := file.read(PIECE):
-                        entry.write(piece)
-                        yield out.take()
-            if document is not None and document.phones:
-                grid = Path(name).with_name(readable(document.grid_path.name)).as_posix()
-                archive.writestr(zip_entry(grid), document.text().encode("utf-8"))
-                table += CSV.pieces(RecordingName(name, ""), recognition(name, document), Layout())
-            yield out.take()
-        archive.writestr(zip_entry("phones.csv"), "".join(table).encode("utf-8", "backslashreplace"))
-    yield out.take()
-
-
-class _Pieces(io.RawIOBase):
-    """A file that is only written, and whose content is taken while it is written."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: bytes) -> int:  # type: ignore[override]
-        self._pieces.append(bytes(data))
-        return len(data)
-
-    def take(self) -> bytes:
-        """Return what was written since the last call."""
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
 
 
 HOST = "127.0.0.1"

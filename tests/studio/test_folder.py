@@ -135,18 +135,6 @@ def test_what_a_killed_server_recorded_is_recovered(tmp_path: Path) -> None:
     assert recover(tmp_path) == []
 
 
-@pytest.mark.parametrize(("ahead", "found"), [(-3600.0, True), (0.0, False), (3600.0, True)])
-def test_without_locks_a_recording_of_the_future_is_a_leftover(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float, found: bool
-) -> None:
-    """As a clock that was set back leaves it; one that is being made has the time of the clock."""
-    monkeypatch.setattr("speechctc.studio.microphone.is_free", lambda raw: None)
-    raw = tmp_path / ".talk.16000.speechctc-recording"
-    raw.write_bytes(bytes(200))
-    os.utime(raw, (time.time() + ahead,) * 2)
-    assert bool(recover(tmp_path)) == found
-
-
 def test_a_pause_and_a_second_studio_do_not_split_a_recording(tmp_path: Path) -> None:
     """The second one is started while the first is heard nothing from."""
     write_song(tmp_path / "a.wav", SONG)
@@ -165,7 +153,7 @@ def test_a_pause_and_a_second_studio_do_not_split_a_recording(tmp_path: Path) ->
 
 def test_what_is_left_of_a_recording_whose_name_is_taken_gets_another(tmp_path: Path) -> None:
     raw = tmp_path / ".talk.16000.speechctc-recording"
-    for samples, name in ((b"\1\0" * 100, "talk.wav"), (b"\2\0" * 100, "talk-2.wav"), (b"\2\0" * 100, "talk-2.wav")):
+    for samples, name in ((b"\1\0" * 100, "talk.wav"), (b"\2\0" * 100, "talk-2.wav")):
         raw.write_bytes(samples)
         assert recover(tmp_path) == [tmp_path / name] and not raw.exists()
         assert soundfile.read(tmp_path / name, dtype="int16")[0].tobytes() == samples

@@ -191,7 +191,6 @@ function connectButtons() {
   click("delete", actions.remove);
   click("recognise", () => tried(post("recognise", {}, { names: [session.name] })));
   click("recognise-new", () => tried(post("recognise")));
-  click("zip", () => download("zip"));
   click("loop", () => {
     const on = part("loop").getAttribute("aria-pressed") !== "true";
     part("loop").setAttribute("aria-pressed", String(on));
