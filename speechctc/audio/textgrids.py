@@ -14,10 +14,7 @@ from speechctc.phones.labels import nfc
 
 BINARY = b"ooBinaryFile"
 CHRONOLOGICAL = '"Praat chronological'
-TIERS = re.compile(r"<exists>\D*(\d+)")
-SIZE = re.compile(
-    r'"(?:Interval|Text)Tier"[^"]*"(?:[^"]|"")*"[^"\d]*[\d.]\S*[^"\d]+[\d.]\S*[^"\d]+(\d+)'
-)  # name, times, size
+_TOKENS = re.compile(r'(?<!\S)!.*|("[^"]*(?:""[^"]*)*")|(?<!\S)(-?[0-9][-+0-9.eE]*)(?!\S)')
 
 
 def read_tiers(path: Path) -> TextGrid:
@@ -73,106 +70,41 @@ def read_textgrid(path: Path, tier: str) -> list[Interval]:
 
 
 def _long_or_short(text: str) -> list[Tier]:
-    """Read the long and short text formats; praatio reads files that do not follow Praat's definition to the letter."""
-    try:
-        return by_definition(_strings_and_numbers(text))
-    except ValueError:
-        return by_praatio(text)
-
-
-def _strings_and_numbers(text: str) -> _Values:
-    """Return the texts in quotes and the free-standing numbers; to Praat, all else in both formats is a comment.
-
-    Raises
-    ------
-    ValueError
-        Something might be read in another way.
-    """
-    pieces = f"{text}\n".split('"')  # by turns outside and inside of quotes
-    outsides, insides = pieces[::2], [*pieces[1::2], ""]
-    every = "".join(outsides)
-    if not every.isascii() or "!" in every or "_" in every or len(pieces) % 2 == 0:
-        raise ValueError("a comment to the end of the line, a number that only Python reads, or an open quote")
-    values: list[str | float] = []
-    for outside, inside in zip(outsides, insides, strict=True):
-        if not outside and values:  # two quotes stand for one
-            values[-1] = f'{values[-1]}"{inside}'
-        else:
-            values += [float(word) for word in outside.split() if word[0] in "-0123456789"]
-            values.append(inside)
-    return _Values(values[:-1])
-
-
-class _Values:
-    """The strings and numbers of a TextGrid, from the first to the last."""
-
-    def __init__(self, values: Sequence[str | float]) -> None:
-        self._values = values
-        self.left = len(values)
-
-    def take(self, *kinds: type, count: int = 1) -> list[list[Any]]:
-        """Return the next values in columns of these types; `ValueError`: there are others, or too few."""
-        width, at = len(kinds), len(self._values) - self.left
-        part = self._values[at : at + width * count]
-        columns = [list(part[k::width]) for k in range(width)]
-        found = zip(columns, kinds, strict=True)
-        if len(part) != width * count or any(set(map(type, column)) - {kind} for column, kind in found):
-            raise ValueError("not a TextGrid, or cut off")
-        self.left -= len(part)
-        return columns
-
-    def entries(self, points: bool, count: int = 1) -> list[Interval]:
-        """Return the next intervals or points."""
-        starts, *ends, labels = self.take(*(float, str) if points else (float, float, str), count=count)
-        return list(map(Interval, starts, ends[0] if ends else starts, map(str.strip, labels)))
-
-
-def by_definition(values: _Values) -> list[Tier]:
-    """Return the tiers that strings and numbers mean.
+    """Read the long and short text formats: to Praat, all but strings and free-standing numbers is a comment in both.
 
     Raises
     ------
     ValueError
         They are not those of a TextGrid, or too few, or too many.
     """
-    [file_type], [content], _, _, [number] = values.take(str, str, float, float, float)
+    found = (each for each in _TOKENS.findall(text) if any(each))
+    values = [float(number) if number else quoted[1:-1].replace('""', '"') for quoted, number in found]
+    at = 0
+
+    def take(*kinds: type, count: int = 1) -> list[list[Any]]:
+        """Return the next values in columns of these types."""
+        nonlocal at
+        part = values[at : at + len(kinds) * count]
+        at += len(part)
+        columns = [part[k :: len(kinds)] for k in range(len(kinds))]
+        types = (set(map(type, column)) <= {kind} for column, kind in zip(columns, kinds, strict=True))
+        if len(part) != len(kinds) * count or not all(types):
+            raise ValueError("cut off, or damaged")
+        return columns
+
+    [file_type], [content], _, _, [number] = take(str, str, float, float, float)
     if not file_type.startswith("ooTextFile") or content != "TextGrid":
-        raise ValueError("not a TextGrid")
+        raise ValueError("another format")
     tiers = []
     for _ in range(int(number)):
-        [kind], [name], _, _, [count] = values.take(str, str, float, float, float)
+        [kind], [name], _, _, [count] = take(str, str, float, float, float)
         points = kind == "TextTier"
-        tiers.append(Tier(name, points, values.entries(points, int(count))))
-    if values.left:
-        raise ValueError("more than the TextGrid")
+        starts, *ends, labels = take(*(float, str) if points else (float, float, str), count=int(count))
+        entries = list(map(Interval, starts, ends[0] if ends else starts, map(str.strip, labels)))
+        tiers.append(Tier(name, points, entries))
+    if at < len(values):
+        raise ValueError("more than it says")
     return tiers
-
-
-def by_praatio(text: str) -> list[Tier]:
-    """Return the tiers as praatio reads them.
-
-    Raises
-    ------
-    ValueError
-        There are fewer tiers or entries than the file says, so it was cut off: praatio leaves out the rest.
-    """
-    from praatio.utilities.textgrid_io import parseTextgridStr  # late: only reading TextGrids needs it
-
-    tiers = []
-    for tier in parseTextgridStr(text, includeEmptyIntervals=True)["tiers"]:
-        points = tier["class"] == "TextTier"
-        entries = [(each[0], each[0], each[1]) if points else (each[0], each[1], each[2]) for each in tier["entries"]]
-        tiers.append(Tier(tier["name"], points, [_entry(*each) for each in entries]))
-    sizes = [int(size) for size in SIZE.findall(text)]
-    too_few = len(tiers) < sum(map(int, TIERS.findall(text)[:1]))
-    too_few |= any(len(tier.entries) < size for tier, size in zip(tiers, sizes, strict=False))
-    if too_few or (len(sizes) < len(tiers) and not tiers[-1].entries):
-        raise ValueError("it has fewer tiers or intervals than it says: cut off")
-    return tiers
-
-
-def _entry(start: float | str, end: float | str, label: str) -> Interval:
-    return Interval(float(start), float(end), label.strip())
 
 
 def long_text(seconds: float, tiers: Sequence[Tier]) -> str:

@@ -378,7 +378,6 @@ READERS: dict[str, Reader] = {
         ("RIFF", "RIFX", "data", "fmt ", "LIST", "COMM", "SSND", "sample_rate -i 1"),
         said=MPG123,
     ),
-    "joined": Reader(seeds.joined_recordings, _audio, ("fLaC", "OggS", "Xing", "Info", "ID3", "TAG"), said=MPG123),
     "ffmpeg": Reader(lambda: seeds.streams()[:2], _ffmpeg, ("RIFF", "data"), said=MPG123, cheap=False),
     "stdin": Reader(seeds.streams, _stdin, ("RIFF", "data", "ID3", "OggS", "fLaC", "ftyp"), said=MPG123),
     "raw": Reader(seeds.recordings, lambda: _stdin(8000)),

@@ -111,21 +111,6 @@ def recordings() -> list[Files]:
     return [{"a.wav": recording(form, subtype, int(rate), int(count))} for form, subtype, rate, count in kinds]
 
 
-def joined_recordings() -> list[Files]:
-    """Return files with several recordings, the last of other channels in some, and FLAC without a length."""
-    kinds = [
-        ("OGG", "VORBIS", 16000),
-        ("OGG", "OPUS", 16000),
-        ("FLAC", "PCM_16", 16000),
-        ("MP3", "MPEG_LAYER_III", 16000),
-    ]
-    both = [recording(*kind, 1) + recording(*kind, 1) for kind in kinds]
-    flac = bytearray(recording("FLAC", "PCM_16", 16000, 1))
-    flac[21] &= 0xF0
-    flac[22:26] = bytes(4)
-    return [{"a.wav": bytes(content)} for content in (*both, flac, flac + flac + both[2])]
-
-
 def textgrids() -> list[Files]:
     texts = [LONG, SHORT, LONG.replace("\n", "\r\n")]
     raw = [text.encode() for text in texts] + [("\ufeff" + LONG).encode("utf-16-le"), SHORT.encode("utf-16")]
