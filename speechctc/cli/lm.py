@@ -176,11 +176,11 @@ def tune(
     recogniser = with_lms(Recogniser.read(folder), lm or (), reporter)
     beams = [] if beam is None else [f"decode.beam={beam}"]
     path = out or own / FILE
-    check_place(path, recogniser)
+    check_place(path)
     tuning = tune_weights(recogniser, split.value, [*(settings or ()), *beams], reporter)
     show(tuning.to_text())
     facts = {"names": [str(each) for each in lm or ()], "split": split.value}
-    write_learned(folder, own, lambda place: keep(tuning, recogniser, out or place / FILE, facts, reporter), reporter)
+    write_learned(folder, own, lambda place: keep(tuning, recogniser, out or place / FILE, facts), reporter)
     used = "decode, evaluate and calibrate use it" if out is None else "decode looks for tuned.json in a model's folder"
     show(f"written: {path}; {used}")
 

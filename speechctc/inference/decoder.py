@@ -26,8 +26,7 @@ from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks
 from speechctc.inference.segmenter import BEYOND, MIN_DURATION, FrameClock, Segment, Segmenter, lasting
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, LOOKAHEAD, Forward, Logits, NetMaker, Rows, Stream
 from speechctc.lm.model import LanguageModel
-from speechctc.lm.rescore import Ranker, choose_search, method
-from speechctc.lm.search import DELAY, LIVE_DELAY
+from speechctc.lm.search import DELAY, LIVE_DELAY, Ranker, choose_search, method
 from speechctc.model.checkpoint import Checkpoint, read_checkpoint
 from speechctc.model.layers import receptive_field
 from speechctc.model.numpy_net import NumpyNet, log_softmax

@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 
 from speechctc.ctc.graph import Band, GraphPath, graph_viterbi
 from speechctc.inference.posteriors import Posteriors
-from speechctc.inference.transcript import Item, units_of
-from speechctc.inference.transcript_graph import (
-    BLANK,
+from speechctc.inference.transcript import (
     CompiledTranscript,
     Costs,
     Fits,
+    Item,
     Kind,
     compile_transcript,
     costs_of_all_placed,
     learned_costs,
+    units_of,
 )
+from speechctc.phones.inventory import BLANK
 
 EXACT_CELLS = 1_000_000_000  # pairs of frames and states up to which all are looked at
 MAX_CELLS = 20 * EXACT_CELLS  # pairs of frames and states up to which a band is widened

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
+
+from speechctc.core.bundled import MODELS
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
+from speechctc.core.tensor_file import load_weights
 from speechctc.inference.alignment import Aligner, AlignOptions, Heard
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.goodness import Goodness
-from speechctc.inference.judge import judge_of, load_judge
 from speechctc.inference.load import net_on
 from speechctc.inference.posteriors import Posteriors
 from speechctc.inference.refinement import Refiner
@@ -24,11 +28,17 @@ from speechctc.inference.streaming import Forward
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.tuned import lm_settings
-from speechctc.model.checkpoint import Checkpoint, find_checkpoint
+from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
+from speechctc.model.layers import weight_shapes
 from speechctc.model.numpy_net import log_softmax
+from speechctc.phones.inventory import Inventory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+# In a checkpoint's folder: weights of the net that scores phones; they take the place of those of the model below.
+JUDGE_FILE = "judge.safetensors"
+JUDGE_BASE = "ipa"
 
 
 class Recogniser(Decoder):
@@ -110,8 +120,9 @@ class Recogniser(Decoder):
     def _parts(cls, folder: Path) -> dict[str, Any]:
         """As those of `Decoder`; with what aligns and scores, too."""
         parts = super()._parts(folder)
-        goodness = Goodness.load(folder, parts["checkpoint"].inventory.phones)
-        return {**parts, "boundaries": BoundaryModel.load(folder), "goodness": goodness, "judge": judge_of(folder)}
+        goodness, judge = Goodness.load(folder, parts["checkpoint"].inventory.phones), folder / JUDGE_FILE
+        own = {"boundaries": BoundaryModel.load(folder), "judge": judge if judge.exists() else None}
+        return {**parts, **own, "goodness": goodness}
 
     def restricted(self, checkpoint: Checkpoint, lstm: LanguageModel | None) -> Self:
         """As `Decoder.restricted`; scores of phones were learned for all of them, and are left out."""
@@ -196,3 +207,23 @@ class Recogniser(Decoder):
         """The net that scores phones."""
         assert self.judge is not None
         return Forward(load_judge(self.judge, self.inventory), self.device, self.net)
+
+
+def load_judge(path: Path, inventory: Inventory) -> Checkpoint:
+    """Return the net of a judge, of the phones of the model that it belongs to.
+
+    Raises
+    ------
+    InputError
+        The file is damaged, or of other phones.
+    """
+    base = read_checkpoint(MODELS[JUDGE_BASE].folder)
+    try:
+        weights = {**base.weights, **load_weights(path)}
+        wanted = weight_shapes(base.config, len(inventory.phones) + 1)
+        if {name: each.shape for name, each in weights.items()} != wanted:
+            raise ValueError
+    except (OSError, SafetensorError, ValueError):
+        fix = "delete it, then run speechctc calibrate: the model itself scores"
+        raise InputError(f"{path}: not a net that scores phones of this model", fix) from None
+    return replace(base, inventory=inventory, weights=weights, lm=None)

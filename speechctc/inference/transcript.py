@@ -1,12 +1,22 @@
-"""A transcript to align: words or phones in order, with alternatives, optional parts and unknown stretches."""
+"""A transcript to align, and the graph of CTC states that it is compiled into.
+
+It has words or phones in order, with alternatives, optional parts and unknown stretches; the graph has what departures
+from them cost.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from speechctc.core.errors import InputError
-from speechctc.phones.inventory import Inventory, frames_needed
+from speechctc.ctc.graph import MAX_SOURCES, NODE, StateGraph
+from speechctc.phones.inventory import BLANK, Inventory, frames_needed
 
 ANY = "*"
 SYNTAX = "()|"
@@ -198,3 +208,353 @@ def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> 
         what = f"{len(labels)} phones{apart} need {needed} frames, and its {seconds:.2f} s have {frames}"
         fix = "check that these phones belong to this recording, or align with a model of a smaller model.time_stride"
         raise InputError(f"{file}: {what}", fix)
+
+
+Values = NDArray[np.float64]
+
+EXTRA = 2.0  # to begin a stretch that is not in the transcript, and to end it, nats
+NEVER = 1000.0  # for what should happen only where there is no other path, nats
+AROUND = 5.0  # how far around a unit others say what is usual there, seconds
+SPREADS = 2.0  # how many distances of the median from the upper quartile above that a deficit is unusual
+GAP = 3.0  # how many unusual deficits a gap costs beside those of its units
+BESIDE = 0.5  # the share of these that a unit costs beside which something else was said: another word?
+# How many of them a unit costs: this times its phones to that power, for what varies evens out in a long one.
+UNIT = 1.5, 0.7
+MIN_UNUSUAL_DEFICIT = 2.5  # least deficit of a phone that is unusual, nats: about that of guessing among 12 phones
+MIN_UNITS = 20  # units to learn from; with fewer, `MIN_UNUSUAL_DEFICIT` is unusual
+
+
+class Kind(IntEnum):
+    """What a state stands for."""
+
+    node = 0
+    blank = 1
+    phone = 2
+    silence = 3
+    stretch = 4  # of a * in the transcript
+    extra = 5  # not in the transcript
+
+
+class CompiledTranscript(NamedTuple):
+    """A graph, and what its states and arcs stand for.
+
+    Attributes
+    ----------
+    graph : StateGraph
+        Columns are classes of the net; the column after the last class is that of any stretch.
+    kind : ndarray, shape = (states,), int8
+        A `Kind` each.
+    unit : ndarray, shape = (states,), int32
+        The number of the unit that the state belongs to; -1 for those between units.
+    place : ndarray, shape = (states,), int32
+        For phones: which phone of its pronunciation it is; else -1.
+    left_out : dict of int to int
+        Number of the unit that each of these arcs leaves out.
+    units : tuple of Unit
+        In reading order.
+    spine : ndarray, shape = (n,), int32
+        States of the phones of all units, in order: of the first pronunciation, and of the first alternative.
+    """
+
+    graph: StateGraph
+    kind: NDArray[np.int8]
+    unit: NDArray[np.int32]
+    place: NDArray[np.int32]
+    left_out: dict[int, int]
+    units: tuple[Unit, ...]
+    spine: NDArray[np.int32]
+
+
+Arc = tuple[int, float, int]  # from which state, log weight, number of the unit that is left out or -1
+
+
+class _Ends(NamedTuple):
+    """How a part of the graph is left: by phones whose next frame may be another phone, through nodes, or in a gap."""
+
+    phones: tuple[int, ...]
+    nodes: tuple[Arc, ...]
+    gaps: tuple[Arc, ...] = ()
+
+
+class _Junction(NamedTuple):
+    """The place between two parts: the phones before it, a state that all other ways pass through, and one in a gap."""
+
+    phones: tuple[int, ...]
+    through: int
+    gap: int = -1
+
+    def ends(self) -> _Ends:
+        """Return the ends of an empty part."""
+        return _Ends(self.phones, ((self.through, 0.0, -1),), ((self.gap, 0.0, -1),) if self.gap >= 0 else ())
+
+
+def compile_transcript(
+    items: Sequence[Item],
+    encode: Callable[[Sequence[str]], list[int]],
+    classes: int,
+    costs: Costs | None = None,
+    silences: Sequence[int] = (),
+) -> CompiledTranscript:
+    """Compile a transcript.
+
+    Between two units, and before and after all of them, the graph has a blank and, each by choice, silences and a
+    stretch that is not in the transcript. A unit that is left out is passed at a blank, a silence or such a stretch.
+
+    Parameters
+    ----------
+    items : sequence of Item
+    encode : callable
+        Phones to classes; raises an `InputError` for a phone that is not in the model's set.
+    classes : int
+        Number of classes, with the blank.
+    costs : Costs, optional
+        Without them all units must be there, and nothing else.
+    silences : sequence of int
+        Classes that may stand between units.
+
+    Raises
+    ------
+    InputError
+        A phone is unknown, or too many ways meet at one place.
+    """
+    builder = _Builder(encode, classes, costs, silences)
+    builder.sequence(items)
+    counts = np.array(builder.counts, np.int64)
+    if counts.max() > MAX_SOURCES:
+        what = f"{counts.max()} ways meet between two parts of the transcript; at most {MAX_SOURCES} are possible"
+        raise InputError(what, "leave out alternatives, or optional parts in a row")
+    out = np.array(builder.left_out, np.int32)
+    columns, sources = np.array(builder.columns, np.int32), np.array(builder.sources, np.int32)
+    return CompiledTranscript(
+        StateGraph.from_arrays(columns, counts, sources, np.array(builder.weights, np.float64)),
+        np.array(builder.kinds, np.int8),
+        np.array(builder.owners, np.int32),
+        np.array(builder.places, np.int32),
+        {int(arc): int(out[arc]) for arc in np.flatnonzero(out >= 0)},
+        tuple(units_of(items)),
+        np.array(builder.spine, np.int32),
+    )
+
+
+class _Builder:
+    """Adds states and arcs in the order of the transcript."""
+
+    def __init__(
+        self, encode: Callable[[Sequence[str]], list[int]], classes: int, costs: Costs | None, silences: Sequence[int]
+    ) -> None:
+        self.encode, self.any, self.costs, self.silences = encode, classes, costs, silences
+        self.columns, self.kinds, self.owners, self.places = array("i"), array("b"), array("i"), array("i")
+        self.counts, self.sources, self.left_out, self.weights = array("i"), array("i"), array("i"), array("d")
+        self.arcs: dict[int, list[Arc]] = {}  # of states that may still get more
+        self.spine = array("i")
+        self.units = 0
+
+    def sequence(self, items: Sequence[Item]) -> None:
+        start = self._state(NODE, Kind.node, [])
+        ends = self._items(items, self._junction(_Ends((), ((start, 0.0, -1),))), True)
+        last = self._junction(ends)
+        self._state(NODE, Kind.node, [(last.through, 0.0, -1), *_free(last.phones)])
+        self._settle()
+
+    def _state(self, column: int, kind: Kind, arcs: list[Arc], unit: int = -1, place: int = -1) -> int:
+        self.columns.append(column)
+        self.kinds.append(kind)
+        self.owners.append(unit)
+        self.places.append(place)
+        self.arcs[len(self.columns) - 1] = arcs
+        return len(self.columns) - 1
+
+    def _settle(self) -> None:
+        """Store the arcs of all states so far in arrays: as lists, those of a long transcript take much memory."""
+        for arcs in self.arcs.values():
+            self.counts.append(len(arcs))
+            for source, weight, unit in arcs:
+                self.sources.append(source)
+                self.weights.append(weight)
+                self.left_out.append(unit)
+        self.arcs = {}
+
+    def _junction(self, ends: _Ends) -> _Junction:
+        """Add the states between two parts: a blank, silences, a stretch that is not in the transcript."""
+        self._settle()
+        blank = self._state(BLANK, Kind.blank, _free(ends.phones))
+        silences = [self._state(label, Kind.silence, self._follow(label, ends.phones)) for label in self.silences]
+        self.arcs[blank] += _free(silences)
+        phones, gap = (*ends.phones, *silences), -1
+        if not (ends.nodes or self.costs):
+            through = blank
+        elif not self.costs:
+            through = self._state(NODE, Kind.node, [(blank, 0.0, -1), *ends.nodes])
+            self.arcs[blank].append((through, 0.0, -1))
+        else:
+            cost = -self.costs.extra
+            extra = self._state(self.any, Kind.extra, [(phone, cost, -1) for phone in ends.phones])
+            gap = self._state(NODE, Kind.node, list(ends.gaps)) if ends.gaps else -1
+            gaps = [gap] if ends.gaps else []
+            through = self._state(NODE, Kind.node, [*_free((blank, extra, *gaps)), *ends.nodes])
+            self.arcs[blank].append((through, 0.0, -1))
+            self.arcs[extra].append((through, cost, -1))
+        for silence in silences:
+            self.arcs[silence].append((through, 0.0, -1))
+        return _Junction(phones, through, gap)
+
+    def _follow(self, label: int, phones: Sequence[int]) -> list[Arc]:
+        """Return arcs from phones straight to a phone: CTC needs a blank between two of the same class."""
+        return _free(phone for phone in phones if self.columns[phone] != label)
+
+    def _items(self, items: Sequence[Item], junction: _Junction, main: bool) -> _Ends:
+        """Add items in a row; `main`: their phones belong to the spine."""
+        ends = junction.ends()
+        for number, item in enumerate(items):
+            at = self._junction(ends) if number else junction
+            if isinstance(item, Unit):
+                ends = self._unit(item, at, main, number > 0 and item == items[number - 1])
+            elif isinstance(item, Choice):
+                ends = self._choice(item, at, main)
+            else:
+                stretch = self._state(self.any, Kind.stretch, [(at.through, 0.0, -1), *_free(at.phones)])
+                ends = at.ends()._replace(nodes=((stretch, 0.0, -1), (at.through, 0.0, -1)))
+        return ends
+
+    def _choice(self, item: Choice, at: _Junction, main: bool) -> _Ends:
+        ends = [self._items(option, at, main and not number) for number, option in enumerate(item.options)]
+        phones = dict.fromkeys(phone for end in ends for phone in end.phones)
+        nodes = dict.fromkeys(node for end in ends for node in end.nodes)
+        return _Ends(tuple(phones), tuple(nodes), tuple(dict.fromkeys(gap for end in ends for gap in end.gaps)))
+
+    def _unit(self, unit: Unit, at: _Junction, main: bool, is_repeated: bool) -> _Ends:
+        last = []
+        number, self.units = self.units, self.units + 1
+        encoded = list(dict.fromkeys(tuple(self.encode(phones)) for phones in unit.pronunciations))
+        for variant, labels in enumerate(encoded):
+            state, blank = -1, -1
+            for place, label in enumerate(labels):
+                if place:
+                    blank = self._state(BLANK, Kind.blank, _free([state]), number)
+                before = [(blank, 0.0, -1), *self._follow(label, [state])] if place else None
+                arcs = before or [(at.through, 0.0, -1), *self._follow(label, at.phones)]
+                state = self._state(label, Kind.phone, arcs, number, place)
+                if main and not variant:
+                    self.spine.append(state)
+            last.append(state)
+        if not self.costs:
+            return _Ends(tuple(last), ())
+        return _Ends(tuple(last), (), self._gaps(number, at, is_repeated and unit.pronunciations != ((unit.text,),)))
+
+    def _gaps(self, unit: int, at: _Junction, is_repeated: bool) -> tuple[Arc, ...]:
+        """Return the arcs that leave a unit out: as the first of a gap, and as one of those that follow."""
+        assert self.costs is not None
+        missing = float(self.costs.missing[unit])
+        first = missing + float(self.costs.gap[unit])
+        if is_repeated:
+            first = min(first, float(self.costs.repeat[unit]))
+        return (at.through, -first, unit), *([(at.gap, -missing, unit)] if at.gap >= 0 else [])
+
+
+def _free(states: Iterable[int]) -> list[Arc]:
+    """Return arcs from states at no cost."""
+    return [(state, 0.0, -1) for state in states]
+
+
+class Costs(NamedTuple):
+    """What departures from a transcript cost, in nats; all are positive.
+
+    Attributes
+    ----------
+    extra : float
+        To begin a stretch that is not in the transcript, and to end it; what its frames cost is in their emissions.
+    gap : ndarray, shape = (units,), float64
+        To begin to leave units out with this one; several in a row are one gap.
+    missing : ndarray, shape = (units,), float64
+        To leave a unit out.
+    repeat : ndarray, shape = (units,), float64
+        To leave out a word that is the same as the one before it.
+    """
+
+    extra: float
+    gap: Values
+    missing: Values
+    repeat: Values
+
+
+class Fits(NamedTuple):
+    """How units fit where a first pass has placed them, in order of time; each shape = (n,).
+
+    Attributes
+    ----------
+    unit : ndarray, int64
+        Their numbers.
+    begin, end : ndarray, float64
+        Their frames: from `begin` to before `end`.
+    deficit : ndarray, float64
+        By how much they are less probable than the best classes of their frames, per phone, nats.
+    beside : ndarray, bool
+        Whether something was said before or after them that is not in the transcript.
+    """
+
+    unit: NDArray[np.int64]
+    begin: Values
+    end: Values
+    deficit: Values
+    beside: NDArray[np.bool_]
+
+
+def costs_of_all_placed(units: int) -> Costs:
+    """Return costs for the pass to learn from: what is said beyond the transcript is found, and no unit is left out."""
+    never = np.full(units, NEVER)
+    return Costs(EXTRA, never, never, never)
+
+
+def learned_costs(fits: Fits, units: Sequence[Unit], step: float) -> Costs:
+    """Return costs learned from a path that leaves no unit out.
+
+    A unit should be left out if it fits worse than the units around it usually do, for the net may fail in a whole part
+    of a recording. With the median q2 and the upper quartile q3 of the deficits there, a deficit per phone is unusual
+    from ``q3 + SPREADS (q3 - q2)`` on. Those of the whole recording count instead if this makes it less: a whole
+    part of the transcript may not be said. A unit left out costs this as often as `UNIT` says, and a gap `GAP` times
+    more: where the net fails, it fails for some phones in a row. The second of two equal words is more often a slip of
+    the pen than said: it costs q3 for each phone.
+
+    Parameters
+    ----------
+    fits : Fits
+        May be empty.
+    units : sequence of Unit
+        All units of the transcript.
+    step : float
+        Seconds from one frame to the next.
+    """
+    phones = np.array([min(map(len, unit.pronunciations)) for unit in units], np.float64)
+    times = UNIT[0] * phones ** UNIT[1]
+    if len(fits.unit) < MIN_UNITS:
+        return Costs(
+            EXTRA,
+            np.full(len(units), GAP * MIN_UNUSUAL_DEFICIT),
+            MIN_UNUSUAL_DEFICIT * times,
+            0.5 * MIN_UNUSUAL_DEFICIT * phones,
+        )
+    middle, upper = _quartiles(fits, AROUND / step)
+    unusual = np.minimum(_fence(middle, upper), _fence(*np.percentile(fits.deficit, (50, 75))))
+    unusual = np.maximum(unusual, MIN_UNUSUAL_DEFICIT) * np.where(fits.beside, BESIDE, 1.0)
+    unusual, upper = (np.interp(np.arange(len(units)), fits.unit, values) for values in (unusual, upper))
+    return Costs(EXTRA, GAP * unusual, unusual * times, upper * phones)
+
+
+def _fence(middle: Values, upper: Values) -> Values:
+    """Return from where on a deficit is unusual, by the median and the upper quartile."""
+    return upper + SPREADS * (upper - middle)
+
+
+def _quartiles(fits: Fits, around: float) -> tuple[Values, Values]:
+    """Return the median and the upper quartile of the deficits so many frames around each unit.
+
+    A unit counts by its length: many words that were not said have little room, and must not seem usual there.
+    """
+    centre, length = (fits.begin + fits.end) / 2, fits.end - fits.begin
+    found = np.zeros((2, len(centre)))
+    for number, (low, high) in enumerate(np.searchsorted(centre, (centre - around, centre + around)).T.tolist()):
+        order = low + np.argsort(fits.deficit[low:high])
+        below = np.cumsum(length[order])
+        at = np.searchsorted(below, np.array((0.5, 0.75)) * below[-1])
+        found[:, number] = fits.deficit[order[at]]
+    return found[0], found[1]

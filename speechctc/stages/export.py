@@ -25,11 +25,11 @@ from speechctc.core.errors import InputError, printable
 from speechctc.core.progress import Reporter
 from speechctc.features.extractor import LogMel, extractor
 from speechctc.inference import boundary_model as boundaries
-from speechctc.inference import goodness, judge
+from speechctc.inference import goodness
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.load import load_lm, relative
-from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.recogniser import JUDGE_FILE, Recogniser
 from speechctc.lm import tuned
 from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import (
@@ -47,7 +47,7 @@ from speechctc.phones.inventory import SILENCES
 KEPT = ("epoch", "dev_per", "dev_repeated", "fold", FREQUENCIES)
 CARD = "README.md"
 LISTED = "files"  # in checkpoint.json: what was exported, so that a file that was added is known
-BESIDE = ("calibration.json", boundaries.FILE, goodness.FILE, judge.FILE, tuned.FILE)
+BESIDE = ("calibration.json", boundaries.FILE, goodness.FILE, JUDGE_FILE, tuned.FILE)
 WRITTEN = (CARD, "weights.safetensors", "checkpoint.json", "lm.safetensors", *BESIDE)
 
 ENDINGS = {".onnx": "onnx", ".html": "web"}
@@ -205,7 +205,7 @@ def _whole(
     folder: Path,
 ) -> tuple[Checkpoint, Calibration, list[dict[str, Any]], BoundaryModel | None, dict[str, bytes]]:
     """Read a checkpoint and what lies beside it."""
-    usual = [folder / name for name in (goodness.FILE, judge.FILE)]
+    usual = [folder / name for name in (goodness.FILE, JUDGE_FILE)]
     return (
         read_checkpoint(folder),
         Calibration.load(folder),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
-from speechctc.core import files
 from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
@@ -26,11 +24,9 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.model import LanguageModel, Sequences
 from speechctc.lm.ngram import Reals
-from speechctc.lm.rescore import Ranker, choose_search
-from speechctc.lm.search import Rows, best_labels, collapse
-from speechctc.lm.tuned import check_untouched, identity, read_tuned, write_tuned
+from speechctc.lm.search import Ranker, Rows, best_labels, choose_search, collapse
+from speechctc.lm.tuned import check_untouched, identity, write_tuned
 from speechctc.metrics.per import edit_counts, few_of, known_speakers
-from speechctc.pages.figures import encoded, is_available, new_figure
 from speechctc.phones.folding import Folding, choose_folding
 from speechctc.stages.split_scoring import HEARD, keep_dev, sound_of
 
@@ -163,8 +159,8 @@ def tune(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter:
     return Tuning(errors, without, config.decode.beam, phones, best_point(errors), speakers)
 
 
-def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, Any], reporter: Reporter) -> None:
-    """Write the result, and a picture of it where matplotlib is installed.
+def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, Any]) -> None:
+    """Write the result.
 
     Raises
     ------
@@ -172,41 +168,19 @@ def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, An
         The file was changed by hand.
     """
     lms = identity(recogniser.checkpoint.lm, recogniser.lstm)
-    entry = {"lms": lms, **facts, **tuning.to_dict()}
-    picture = picture_of(path, lms)
-    content = draw(tuning) if is_available() else b""
-    if content:
-        entry["picture"] = hashlib.sha256(content).hexdigest()
-    else:
-        reporter.note("no picture: matplotlib is not installed")
-    picture.unlink(missing_ok=True)  # that of before, of which nothing would say so any more
-    write_tuned(path, entry)
-    if content:
-        files.write_bytes(picture, content)
+    write_tuned(path, {"lms": lms, **facts, **tuning.to_dict()})
 
 
-def check_place(path: Path, recogniser: Recogniser) -> None:
+def check_place(path: Path) -> None:
     """Check, before what takes long, that a file can be written, and that nothing a person made is overwritten.
 
     Raises
     ------
     InputError
-        There is no permission; the file of tuned weights was changed by hand, or the picture beside it is another.
+        There is no permission, or the file of tuned weights was changed by hand.
     """
     check_folder(path.parent)
     check_untouched(path)
-    picture = picture_of(path, identity(recogniser.checkpoint.lm, recogniser.lstm))
-    if picture.exists():
-        ours = {entry.get("picture") for entry in read_tuned(path)}
-        if hashlib.sha256(files.readable(picture).read_bytes()).hexdigest() not in ours:
-            raise InputError(
-                f"{picture}: not a picture of this tuning's", "move it away, or write elsewhere with --out"
-            )
-
-
-def picture_of(path: Path, lms: str) -> Path:
-    """Return where the picture of a tuning lies."""
-    return path.with_name(f"{path.stem}-{lms[:8]}.png")
 
 
 def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: Reporter) -> tuple[list[Speech], Counts]:
@@ -240,21 +214,6 @@ def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: R
 def _errors(recogniser: Recogniser, folding: Folding, utterance: Utterance, labels: Sequence[int]) -> int:
     phones = recogniser.inventory.decode(labels)
     return edit_counts(folding.apply(utterance.phones), folding.apply(phones)).errors
-
-
-def draw(tuning: Tuning) -> bytes:
-    """Draw PER by weight and bonus."""
-    lowest: dict[tuple[float, float], float] = {}
-    for point in tuning.errors:
-        lowest[point[:2]] = min(tuning.per(point), lowest.get(point[:2], 100.0))
-    figure = new_figure(7, 5)
-    axes = figure.subplots()
-    weights, bonuses = zip(*lowest, strict=True)
-    dots = axes.scatter(bonuses, weights, c=list(lowest.values()), s=170, marker="s", cmap="viridis_r")
-    axes.plot(tuning.best.bonus, tuning.best.weight, "r+", markersize=16)
-    axes.set(xlabel="bonus of a phone", ylabel="weight of the language model", title="PER, %; + the lowest")
-    figure.colorbar(dots)
-    return encoded(figure)
 
 
 @dataclass(frozen=True)

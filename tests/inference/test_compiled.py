@@ -12,8 +12,19 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
 from speechctc.ctc.graph import graph_viterbi
-from speechctc.inference.transcript import AnyStretch, Choice, Item, Unit, parse_phones, parse_words, phone_units
-from speechctc.inference.transcript_graph import CompiledTranscript, Costs, Kind, compile_transcript
+from speechctc.inference.transcript import (
+    AnyStretch,
+    Choice,
+    CompiledTranscript,
+    Costs,
+    Item,
+    Kind,
+    Unit,
+    compile_transcript,
+    parse_phones,
+    parse_words,
+    phone_units,
+)
 
 PHONES = "abs"
 STRETCH = len(PHONES) + 1

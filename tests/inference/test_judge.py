@@ -14,9 +14,8 @@ import speechctc
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.inference.alignment import AlignOptions
-from speechctc.inference.judge import FILE, load_judge
 from speechctc.inference.posteriors import Posteriors
-from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
 from speechctc.inference.segmenter import PhoneScore
 from speechctc.inference.streaming import Forward
 from speechctc.inference.transcript import Phrase, phone_units
@@ -55,13 +54,13 @@ def test_phones_are_placed_by_the_model_and_scored_by_its_judge() -> None:
 
 def test_an_exported_model_keeps_its_judge_and_one_of_other_phones_is_refused(tmp_path: Path) -> None:
     export(MODELS["english"].folder, tmp_path / "out")
-    assert (tmp_path / "out" / FILE).read_bytes() == (MODELS["english"].folder / FILE).read_bytes()
+    assert (tmp_path / "out" / JUDGE_FILE).read_bytes() == (MODELS["english"].folder / JUDGE_FILE).read_bytes()
     english = speechctc.load(tmp_path / "out", "cpu")
-    assert english.judge == tmp_path / "out" / FILE
+    assert english.judge == tmp_path / "out" / JUDGE_FILE
     other = replace(english.inventory, phones=english.phones[:-1])
-    shutil.copy(english.judge, tmp_path / FILE)
+    shutil.copy(english.judge, tmp_path / JUDGE_FILE)
     with pytest.raises(InputError, match="not a net that scores phones of this model"):
-        load_judge(tmp_path / FILE, other)
-    (tmp_path / FILE).write_bytes(b"no tensors")
+        load_judge(tmp_path / JUDGE_FILE, other)
+    (tmp_path / JUDGE_FILE).write_bytes(b"no tensors")
     with pytest.raises(InputError, match="not a net that scores"):
-        load_judge(tmp_path / FILE, english.inventory)
+        load_judge(tmp_path / JUDGE_FILE, english.inventory)

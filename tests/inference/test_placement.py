@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from speechctc.inference import placement, posteriors
 from speechctc.inference.placement import Placement, place
 from speechctc.inference.posteriors import Posteriors
-from speechctc.inference.transcript import AnyStretch, Items, Unit, phone_units
-from speechctc.inference.transcript_graph import Fits, learned_costs
+from speechctc.inference.transcript import AnyStretch, Fits, Items, Unit, learned_costs, phone_units
 
 PHONES = "abcdefgh"
 STEP = 0.02  # seconds from frame to frame

@@ -13,8 +13,17 @@ from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
-from speechctc.lm.rescore import MAX_SECONDS, Ranker, RankingSearch, choose_search, method
-from speechctc.lm.search import GreedySearch, LmSearch, best_labels, collapse
+from speechctc.lm.search import (
+    MAX_SECONDS,
+    GreedySearch,
+    LmSearch,
+    Ranker,
+    RankingSearch,
+    best_labels,
+    choose_search,
+    collapse,
+    method,
+)
 from speechctc.phones.inventory import Inventory
 from tests.lm.test_search import learned, posteriors
 

@@ -5,9 +5,11 @@ import pytest
 
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.inference.calibration import Calibration
 from speechctc.stages.sweep import plan_trials, split_values, sweep, table
-from speechctc.training.trainer import Trainer
+from speechctc.stages.train_and_calibrate import train
+from speechctc.training.trainer import Stopped
 from tests.command import Command
 from tests.train_helpers import Recorder
 
@@ -103,18 +105,22 @@ def test_a_best_that_is_damaged_has_no_score(
     assert outcomes[1].problem == "ended before an epoch was scored"
 
 
-def test_a_stopped_trial_ends_the_sweep_and_goes_on_with_it(
+def test_a_stopped_trial_ends_the_sweep(
     extracted: Path, here: Path, speechctc: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("sweep", "--config", extracted, "--run", "s", "train.lr=0.01,0.02", "train.epochs=2")
+    words = ("sweep", "--config", extracted, "--run", "s", "--jobs", 2, "train.lr=0.01,0.02", "train.epochs=1")
+
+    def stop(config: Config, resume: bool, reporter: Reporter) -> None:
+        train(config, resume, reporter)
+        raise Stopped(130)
+
     with monkeypatch.context() as once:
-        end = Trainer._finish_epoch
-        once.setattr(Trainer, "_finish_epoch", lambda trainer: (trainer.request_stop(130), end(trainer))[1])
+        once.setattr("speechctc.stages.sweep.train", stop)
         first = speechctc(*words)
-    assert first.status == 130 and "the same command goes on" in first.err and not (here / "s" / "lr=0.02").exists()
+    assert first.status == 130 and "--jobs is not used any more" in first.err
+    assert "the same command goes on" in first.err and not (here / "s" / "lr=0.02").exists()
     again = speechctc(*words)
-    assert again.status == 0 and "lr=0.01/last: epoch" in again.err, again.err
-    assert {line.split()[1] for line in again.out.splitlines()[1:]} == {"%"}
+    assert again.status == 0 and "lr=0.01: dev PER" in again.err and len(again.out.splitlines()) == 3, again.err
 
 
 def test_two_trials_in_one_folder_are_refused() -> None:
