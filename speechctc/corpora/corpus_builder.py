@@ -285,9 +285,7 @@ def hold_out(
     return list(held)
 
 
-def choose_dev(
-    utterances: Sequence[Utterance], share: float, named: bool = False, together: bool = True
-) -> tuple[frozenset[str], str]:
+def choose_dev(utterances: Sequence[Utterance], share: float, named: bool = False) -> tuple[frozenset[str], str]:
     """Choose the training utterances that become dev: whole speakers, or utterances where speakers are not known.
 
     Speakers are chosen whose labels and language occur in training, too, first one of each language. Where there are
@@ -301,8 +299,6 @@ def choose_dev(
         Share of the speakers, or of the utterances. At least one becomes dev, and at least one stays in training.
     named : bool
         The phone set is a named one, which holds all labels: the choice is by names alone.
-    together : bool
-        False: utterances are chosen one by one, as they once were.
 
     Returns
     -------
@@ -322,7 +318,7 @@ def choose_dev(
         why = f"too few of {len(speakers)} speakers can be held out, because others lack their labels or language"
     if len(utterances) < 2:
         return frozenset(), "dev: none, because there is only one training utterance"
-    ids = _dev_utterances(utterances, share, named, together)
+    ids = _dev_utterances(utterances, share, named)
     if not ids:
         return ids, "dev: none, because each utterance has a label that no other has; label more recordings"
     return ids, note_text("dev", count=len(ids), all=len(utterances), why=why)
@@ -341,7 +337,9 @@ def _dev_speakers(utterances: Sequence[Utterance], share: float, named: bool) ->
     return chosen, count
 
 
-def _dev_utterances(utterances: Sequence[Utterance], share: float, named: bool, together: bool) -> frozenset[str]:
+def _dev_utterances(
+    utterances: Sequence[Utterance], share: float, named: bool, together: bool = True
+) -> frozenset[str]:
     """Return utterances of dev: `together` those of the same labels, where that leaves enough."""
     groups: defaultdict[object, list[Utterance]] = defaultdict(list)
     for utterance in sorted(utterances, key=lambda each: each.id):

@@ -5,14 +5,13 @@ Nothing is changed. The corpus is read by the readers of extraction, so that the
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Siblings, belongs_to_another, files_below, find_recordings, left_out
@@ -29,9 +28,7 @@ from speechctc.corpora.table_rows import LABELS, USUAL, Row, read_rows
 from speechctc.corpora.textgrid import eaf_files
 from speechctc.corpora.tier_utterances import NOBODY, without_drafts
 from speechctc.pages.page import render_text
-from speechctc.phones.espeak import foreign_script, in_own_script, voices
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
-from speechctc.phones.languages import Voice, find_voice, voice_called
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 # Endings of transcripts that are not read; .txt and .lab where a recording has the same name.
@@ -106,8 +103,6 @@ class Survey:
         No TextGrid or file of ELAN has labels that a person made; a note says so.
     transcripts : bool
         There are transcripts of other kinds, which are not read; a note names them.
-    elsewhere : set of str
-        The absolute paths of recordings that tables that are not used have labels for.
     """
 
     folder: Path
@@ -126,7 +121,6 @@ class Survey:
     mend: bool = False
     drafts: bool = False
     transcripts: bool = False
-    elsewhere: set[str] = field(default_factory=set)
 
     @property
     def utterances(self) -> list[Utterance]:
@@ -268,8 +262,7 @@ def _add_labelled(look: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     others = listen(path for path in look.recordings if path.resolve() not in own)
     siblings = Siblings()
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
-        elsewhere = sum(os.path.abspath(path) in look.elsewhere for path in others.paths)
-        look.refused = min(elsewhere + sum(map(len, corpus.rejected.values())), len(others.paths))
+        look.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
         beside = sum(siblings.find(path, [".textgrid"]) is not None for path in look.recordings)
         if beside and config.kind == "table":
             look.notes.append(f"not used: TextGrids beside {numbered(beside)}; corpus.kind=textgrid reads them")
@@ -309,62 +302,15 @@ def _as_tables(look: Survey) -> CorpusConfig | None:
             look.mend = look.mend or _seems_meant(path, look.recordings)
     if not rows:
         return None
-    own = _of_one_language(look, rows)
-    chosen = _splits({path: len(rows[path]) for path in own}, look.folder)
-    look.elsewhere = {
-        audio for path in rows if path not in chosen.values() for audio in _labelled(look, path, rows[path])
-    }
-    left = [str(path) for path in own if path not in chosen.values()]
+    chosen = _splits({path: len(each) for path, each in rows.items()}, look.folder)
+    left = [str(path) for path in rows if path not in chosen.values()]
     if left:
         look.notes.append(f"not used: {len(left)} more tables ({first_few(left, 3)})")
-    train = chosen["train"]
-    if not {"language", "dictionary"} & set(look.given) and all(row.phones is None for row in rows[train]):
-        named = named_language(rows[train], train, look.folder)
-        look.of_words = named is None
-        if named:
-            look.given["language"] = named.code
-            look.notes.append(note_text("language", where=named.where, name=named.name, code=named.code))
+    if not {"language", "dictionary"} & set(look.given):
+        look.of_words = not any(row.phones or "language" in dict(row.traits) for row in rows[chosen["train"]])
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [look.config_of(**values, root=root) for root in (None, str(look.folder), ".")]
     return max(configs, key=_usable)
-
-
-def _of_one_language(look: Survey, rows: Mapping[Path, Sequence[Row]]) -> list[Path]:
-    """Return the tables in the given language, or in that of most rows, if names tell of several; note the others.
-
-    Those of which no name tells the language are read where the given one is none of these, or most rows are theirs.
-    """
-    asked = look.given.get("language", "")
-    if "dictionary" in look.given or not isinstance(asked, str):
-        return list(rows)
-    names, counts = {}, Counter[str]()
-    for path, each in rows.items():
-        named = named_language(each, path, look.folder)
-        code = named.code.partition("-")[0] if named else ""  # without that of a region
-        names[path] = (code, named.name if named else "no name says which")
-        counts[code] += len(each)
-    known = counts.keys() - {""}
-    if len(known) < 2:
-        return list(rows)
-    kept = "" if 2 * counts[""] > counts.total() else max(sorted(known), key=lambda code: counts[code])
-    if asked:
-        try:
-            kept = find_voice(asked, voices()).languages[0].partition("-")[0]
-        except InputError:  # reading says so
-            return list(rows)
-        kept = kept if kept in counts else ""
-    others = [f"{path}: {name}" for path, (code, name) in names.items() if code != kept]
-    s = "s"[: len(others) - 1]
-    look.notes.append(note_text("other languages", count=len(others), s=s, names=first_few(others, 3)))
-    return [path for path, (code, _) in names.items() if code == kept] or list(rows)
-
-
-def _labelled(look: Survey, table: Path, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the recordings that a table has labels for, wherever their paths may begin."""
-    for row in rows:
-        if row.phones is not None or row.words:
-            audio = row.audio.replace("\\", "/")
-            yield from (os.path.abspath(base / audio) for base in (table.parent, look.folder, Path()))
 
 
 def _seems_meant(table: Path, recordings: Sequence[Path]) -> bool:
@@ -464,49 +410,3 @@ def describe(survey: Survey) -> str:
 def numbered(count: int, more: str = "") -> str:
     """Return a number of recordings in words."""
     return f"{count} {more}recording{'' if count == 1 else 's'}"
-
-
-class Named(NamedTuple):
-    """A language of eSpeak NG: its code, its English name, and where it is named, in words."""
-
-    code: str
-    name: str
-    where: str
-
-
-def named_language(rows: Sequence[Row], table: Path, folder: Path) -> Named | None:
-    """Return the language that rows name, or the names of the folders of a table, if it can write most rows.
-
-    Parameters
-    ----------
-    rows : sequence of Row
-    table, folder : Path
-        The table, in `folder` at any depth. The names of the folders from it up to `folder` are looked at.
-
-    Returns
-    -------
-    Named or None
-        None if no language is named, it does not write the letters of the words, or eSpeak NG is not installed.
-    """
-    try:
-        spoken = voices()
-    except InputError:
-        return None
-    traits = {dict(row.traits).get("language", "") for row in rows}
-    found = [(traits.pop(), "the column language")] if len(traits) == 1 else []
-    inside = table.parent.relative_to(folder).parts[::-1]
-    found += [(name, f"the name of the folder {name}") for name in [*inside, folder.resolve().name]]
-    found.append((table.stem, f"the name of {table.name}"))
-    texts = [row.words for row in rows if row.words]
-    for name, where in found:
-        find = voice_called if where.startswith("the name") else find_voice  # a folder may be called anything
-        voice = attempt(partial(find, voices=spoken), name)
-        # a row may quote another script
-        if isinstance(voice, Voice) and 2 * sum(writes(text, voice.languages[0]) for text in texts) > len(texts):
-            return Named(voice.languages[0], voice.name, where)
-    return None
-
-
-def writes(text: str, language: str) -> bool:
-    """Return whether a language writes a text: some of its letters are of its script, and none of a foreign one."""
-    return in_own_script(text, language) and not foreign_script(text, language)

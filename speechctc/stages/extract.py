@@ -32,8 +32,7 @@ from speechctc.core.errors import InputError, counted, first_few, printable
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.core.workers import WorkerEnded, in_processes, on_cluster, shared_recording, versions
-from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance, note_text
-from speechctc.corpora.corpus_builder import choose_dev
+from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tier_utterances import without_drafts
 from speechctc.features.extractor import extractor
@@ -50,7 +49,7 @@ from speechctc.features.shards import (
     with_version,
     write_shard,
 )
-from speechctc.phones.inventory import FOUND, Inventory
+from speechctc.phones.inventory import Inventory
 from speechctc.phones.pronouncer import word_key
 from speechctc.stages.doctor.finding import listed
 from speechctc.stages.doctor.quick_checks import check_counts
@@ -103,7 +102,7 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     """
     began = time.monotonic()
     extractor(config.features).check(config)  # as training will, which comes hours later
-    corpus = _with_dev_there(read_corpus(config.corpus), config)
+    corpus = read_corpus(config.corpus)
     reporter.note(*corpus.notes)
     reporter.warn(*corpus.warnings)
     report_recordings(corpus, reporter)
@@ -130,23 +129,6 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
             f"no utterance of the training split can be used; the first, {first[0]}: {first[1]}", "mend it"
         )
     return summaries
-
-
-def _with_dev_there(corpus: Corpus, config: Config) -> Corpus:
-    """Return a corpus with the dev of the features there, if an earlier release chose it, by utterances one by one."""
-    folder = config.data.dir / "dev"
-    shards = [attempt(partial(read_shard, checked=True), path) for path in sorted(folder.glob("*.safetensors"))]
-    there = [each for each in shards if isinstance(each, Shard)]
-    held = {id for each in there for id in (*each.ids, *(id for id, _ in each.skipped))}
-    pool = (*corpus.splits["train"], *corpus.splits["dev"])
-    if not corpus.dev_from_train or not held or held == {each.id for each in corpus.splits["dev"]}:
-        return corpus
-    before, _ = choose_dev(pool, config.corpus.dev_share, corpus.phone_set != FOUND, together=False)
-    return (
-        corpus.with_dev(held, note_text("kept dev", count=len(held), folder=config.data.dir))
-        if held == before
-        else corpus
-    )
 
 
 def _plans(corpus: Corpus, phones: Inventory, config: Config, reporter: Reporter) -> dict[str, list[ShardPlan]]:

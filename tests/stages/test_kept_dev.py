@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import partial
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,8 +16,7 @@ from speechctc.stages.extract import extract
 from speechctc.stages.lm_tune import split_speech
 from speechctc.stages.split_scoring import ScoredSplit, keep_dev, score_split
 from speechctc.stages.train import train_net
-from speechctc.stages.train_and_calibrate import train
-from tests.tones import PHONES, write_config
+from tests.tones import write_config
 from tests.train_helpers import Recorder
 
 WARNING = "warning: dev was chosen again"
@@ -142,29 +139,3 @@ def test_tuning_uses_the_same_dev_and_the_rest_is_training(trained: Path, run: P
     assert {each.id for each in kept.splits["dev"]} == before
     assert before.isdisjoint(each.id for each in kept.splits["train"])
     assert len(kept.splits["train"]) + len(before) == 24
-
-
-def test_features_keep_the_dev_that_an_earlier_release_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that their run can be resumed; with another share, dev is chosen again."""
-    config = write_config(tmp_path, train=24, held_out=2)
-    words = list(product(PHONES, repeat=2))
-    lines = [json.loads(line) for line in (tmp_path / "table0.jsonl").read_text(encoding="utf-8").splitlines()]
-    for number, line in enumerate(lines):
-        line |= {"phones": words[number // 2], "speaker": ""}
-    (tmp_path / "table0.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    settings = ["corpus.tables.dev=null", "corpus.dev_share=0.5"]
-    loaded = load_config(config, [*settings, "train.epochs=1"])
-    with monkeypatch.context() as earlier:
-        choose = corpus_builder.choose_dev
-        earlier.setattr(corpus_builder, "choose_dev", partial(choose, together=False))
-        extract(loaded, Recorder())
-        train_net(loaded, False, Recorder())
-    said = Recorder()
-    extract(loaded, said)
-    assert any("dev: the 12 utterances that the features in" in line for line in said.said)
-    train(load_config(config, [*settings, "train.epochs=2"]), True, said)
-    # as they are extracted, before they are trained on, and as the model is calibrated
-    assert sum("have the labels of one in training" in line for line in said.said) == 3
-    more = Recorder()
-    extract(load_config(config, [*settings, "corpus.dev_share=0.6"]), more)
-    assert not any("earlier release" in line or "have the labels of one" in line for line in more.said)

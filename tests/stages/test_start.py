@@ -227,46 +227,6 @@ def words_table(folder: Path, words: list[str], ending: str = ".tsv") -> Path:
 POLISH = ["To jest mój dom.", "Mam dwa koty i psa.", "Gdzie jest stacja?", "Gdzie jest mój dom?"]
 
 
-def test_words_in_a_folder_named_after_a_language_are_read_in_it(here: Path) -> None:
-    words_table(Path("pl/train"), POLISH)
-    words_table(Path("pl/test"), POLISH[:2])
-    made = start(Path("pl"))
-    assert made.config is not None and "they are Polish" in made.description
-    corpus = load_config(made.config).corpus
-    assert (corpus.language, corpus.tables.test) == ("pl", Path("pl/test/utterances.tsv"))
-    assert len(read_corpus(corpus).splits["test"]) == 2 and made.commands[2].endswith("--split test")
-
-
-FRENCH = ["Il fait beau.", "Où est la gare ?", "Bonjour, ça va ?", "J'ai deux chats.", "Voici ma maison."]
-
-
-@pytest.mark.parametrize("splits", [("test",), ("train", "test")])
-def test_tables_of_two_languages_are_not_mixed(here: Path, splits: tuple[str, ...]) -> None:
-    for split in splits:
-        words_table(Path("both/fr") / split, FRENCH)
-        words_table(Path("both/pl") / split, POLISH[:4] if split == "test" else POLISH * 3)
-    most, other = ("pl", "French (France)") if len(splits) > 1 else ("fr", "Polish")
-    made = start(Path("both"))
-    assert made.config is not None and f"utterances.tsv: {other}" in made.description
-    assert f"not used: {len(splits)} table{'s' * (most == 'pl')} of words in other languages (both/" in made.description
-    corpus = load_config(made.config).corpus
-    tables = [str(path) for split in ("train", "dev", "test") for path in corpus.tables.of(split)]
-    assert tables == [f"both/{most}/{split}/utterances.tsv" for split in splits]
-    assert str(corpus.language).startswith(most)
-    count = 5 * len(splits) if most == "pl" else 4
-    assert "without labels" not in made.description
-    assert f"{count} more recordings with labels that are not used" in made.description
-    asked = start(Path("both"), settings=["corpus.language=fr" if most == "pl" else "corpus.language=Polish"])
-    assert asked.config is not None and f"/{'fr' if most == 'pl' else 'pl'}/" in asked.config.read_text("utf-8")
-
-
-def test_a_folder_named_after_a_language_of_other_letters_is_not_taken_for_it(here: Path) -> None:
-    words_table(Path("my"), POLISH)  # the code of Burmese
-    made = start(Path("my"))
-    assert made.config is None and made.commands == ("speechctc start my corpus.language=CODE",)
-    assert "The labels are words" in made.to_text() and "no labels" not in made.to_text()
-
-
 @pytest.mark.parametrize("name", ["84/84-1.trans.txt", "84/r0.lab", "all.stm"])
 def test_transcripts_that_are_not_read_are_named(here: Path, name: str) -> None:
     record(Path("rec"), "84/r0").with_suffix(".TextGrid").unlink()
@@ -532,9 +492,3 @@ def test_tables_and_copies_that_speechctc_made_are_not_read_in_place_of_the_labe
     assert [each.name for each in find_recordings([Path("x-studio/round-1")])] == [Path("corpus/train/copy")]
     Path("mine.tsv").write_text("id\taudio\tphones\na\tA/r0.wav\ta b\nb\tA/r1.wav\ta b\n")
     assert "not used: TextGrids beside 5 recordings; corpus.kind=textgrid" in start(Path()).description
-
-
-def test_a_row_in_another_script_does_not_hide_the_language(here: Path) -> None:
-    words_table(Path("pl"), [*POLISH, "Это по-русски."])
-    made = start(Path("pl"))
-    assert made.config is not None and load_config(made.config).corpus.language == "pl"
