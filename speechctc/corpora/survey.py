@@ -22,17 +22,19 @@ from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, counted, first_few
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
+from speechctc.corpora.manifests import corpora_in
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table_rows import LABELS, USUAL, Row, read_rows
+from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows
 from speechctc.corpora.textgrid import eaf_files
 from speechctc.corpora.tier_utterances import NOBODY, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
+MAYBE = (".json", ".gz")  # some of these are manifests, and others something else
 # Endings of transcripts that are not read; .txt and .lab where a recording has the same name.
-_TRANSCRIPTS = tuple(".trans.txt .stm .ctm .mlf .srt .vtt .txt .lab".split())
+_TRANSCRIPTS = tuple(".stm .ctm .mlf .srt .vtt .txt .lab".split())
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
 # Words in names of what a model is not trained on.
 HELD_OUT = frozenset(("test", "dev", "valid", "validation", "eval", "evaluation"))
@@ -293,13 +295,16 @@ def listen(recordings: Iterable[Path]) -> AudioFacts:
 def _as_tables(look: Survey) -> CorpusConfig | None:
     """Return the config for the tables that have the columns of a corpus; None if there are none."""
     rows: dict[Path, list[Row]] = {}
-    tables = [path for path in files_below(look.folder) if path.suffix.lower() in TABLES and path.is_file()]
-    for path in written.changed(tables):  # one that decoding or measuring wrote has no person's labels
+    names = [path for path in files_below(look.folder) if path.is_file()]
+    tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE)]
+    tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
+    for path in [*tables, *corpora_in(look.folder, names)]:
         try:
-            rows[path] = read_rows(path)
+            rows[path] = _some_rows(path)
         except InputError as error:
-            look.notes.append(f"not used: {error}")
-            look.mend = look.mend or _seems_meant(path, look.recordings)
+            if path.suffix.lower() not in MAYBE:
+                look.notes.append(f"not used: {error}")
+                look.mend = look.mend or _seems_meant(path, look.recordings)
     if not rows:
         return None
     chosen = _splits({path: len(each) for path, each in rows.items()}, look.folder)
@@ -311,6 +316,14 @@ def _as_tables(look: Survey) -> CorpusConfig | None:
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [look.config_of(**values, root=root) for root in (None, str(look.folder), ".")]
     return max(configs, key=_usable)
+
+
+def _some_rows(path: Path) -> list[Row]:
+    """Return the rows of a table; raise an error if none of a manifest's, each with columns of its own, has labels."""
+    rows = read_rows(path)
+    if all(row.problem for row in rows) and path.suffix.lower() in MAYBE:
+        raise InputError(f"{path}: {rows[0].problem}", "correct the manifest")
+    return rows
 
 
 def _seems_meant(table: Path, recordings: Sequence[Path]) -> bool:
@@ -328,7 +341,8 @@ def _splits(rows: dict[Path, int], folder: Path) -> dict[str, Path]:
     If none says train, that is the longest of the other tables.
     """
     chosen: dict[str, Path] = {}
-    for path in sorted(rows, key=lambda path: (-rows[path], path)):
+    exact = {word for words in _SPLIT_WORDS.values() for word in words}  # before validated.tsv of Common Voice
+    for path in sorted(rows, key=lambda path: (path.stem.lower() not in exact, -rows[path], path)):
         name = path.stem.lower()
         meant = [split for split, words in _SPLIT_WORDS.items() if any(word in name for word in words)]
         meant += [part.lower() for part in path.relative_to(folder).parts if part.lower() in SPLITS]

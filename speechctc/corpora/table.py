@@ -1,4 +1,4 @@
-"""Reads a corpus from tables: one or several for each split, with the columns id, audio, and phones or words.
+"""Reads a corpus from tables: one or several for each split, with the columns audio, and phones or words.
 
 ``phones`` are labels separated by spaces, or a JSON list. ``words`` are a text, which is read where a row has no phones
 (see `speechctc.corpora.word_phones`). Optional are ``speaker``, ``channel``, ``start`` and ``end`` (of a row that is a
@@ -86,7 +86,7 @@ def _read(
     path: Path, split: str, builder: CorpusBuilder, config: CorpusConfig, listings: FolderListings, words: WordPhones
 ) -> dict[str, int]:
     """Add the rows of a table to a split, or to its rejected utterances; return the line of each id in the split."""
-    base = config.root or path.parent
+    base = config.root or (path if path.is_dir() else path.parent)
     lines: dict[str, int] = {}
     missing, used = [], len(builder.utterances[split])
     table = read_table(path)
@@ -133,6 +133,9 @@ def checked(row: Row, lines: dict[str, int]) -> Row:
         raise BadRow(problem)
     if row.id in lines and (row.start or row.end) and row.id == PurePath(row.audio.replace("\\", "/")).stem:
         row = row._replace(id=f"{row.id}-{round(1000 * row.times()[0]):07d}")
+    place = PurePath(row.audio.replace("\\", "/"))
+    if row.id in lines and row.id == place.stem and place.parent.name:
+        row = row._replace(id=f"{place.parent.name}-{row.id}")
     if row.id in lines:
         raise BadRow(f"the id {row.id!r} is already used in line {lines[row.id]}")
     if not row.audio:
@@ -205,12 +208,12 @@ def _near(base: Path, name: str, listings: FolderListings) -> Path | None:
 def spelling_of(base: Path, name: str) -> str | None:
     """Return a recording's name as the disk has it: a table may have backslashes or, from macOS, another Unicode form.
 
-    None: there is none.
+    Tables of Common Voice name recordings in their folder ``clips``. None: there is none.
     """
     if os.path.isfile(os.path.join(base, name)):  # False of a path that is too long, too
         return name
     plain = name.replace("\\", "/")
-    forms = (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain))
+    forms = (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain), f"clips/{plain}")
     return next((form for form in forms if os.path.isfile(os.path.join(base, form))), None)
 
 

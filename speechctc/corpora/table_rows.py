@@ -10,32 +10,47 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import MAX_OVERLAP
 from speechctc.core.errors import InputError, optional, with_extra
 from speechctc.core.text_files import Text, read_text
-from speechctc.phones.texts import most_unpacked
+from speechctc.corpora import manifests
+from speechctc.phones.texts import most_unpacked, read_unpacked
 
-REQUIRED = ("id", "audio")
+REQUIRED = ("audio",)
 LABELS = ("phones", "words")  # at least one of them
-OPTIONAL = ("speaker", "channel")
+OPTIONAL = ("id", "speaker", "channel")
 TIMES = ("start", "end")  # columns with the times between which a row lies in its recording, in seconds
-COLUMNS = "id, audio, and phones or words"
-# Names that the columns of a corpus have elsewhere.
+COLUMNS = "audio, and phones or words"
+# Names that the columns have in other corpora, such as Common Voice, and in the manifests of other programs.
 USUAL = {
-    "id": ("utterance", "utt", "utt_id", "utterance_id", "name"),
-    "audio": ("file", "filename", "path", "wav", "recording", "sound"),
+    "id": ("utt_id", "utterance_id", "utterance", "utt"),
+    "audio": (
+        "audio_filepath",
+        "audio_path",
+        "audio_file",
+        "file_name",
+        "filename",
+        "file",
+        "path",
+        "wav",
+        "recording",
+    ),
     "phones": ("ipa", "phone", "phonemes", "phonetic", "pronunciation"),
-    "words": ("word", "text", "sentence", "transcript", "transcription", "orthography", "gloss"),
+    "words": ("text", "sentence", "transcript", "transcription", "orthography", "word", "gloss"),
+    "speaker": ("client_id", "speaker_id", "spk", "spk_id"),
+    "language": ("locale", "lang"),
+    "accent": ("accents",),
 }
 # Columns with a trait of the speaker, by which scores are split.
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 _TRAITS = frozenset(TRAITS)
-_TEXTS = ("id", "audio", *OPTIONAL)
+_TEXTS = ("audio", *OPTIONAL)
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SPREADSHEETS = (".xls", ".ods", ".numbers")
@@ -57,7 +72,7 @@ class Row(NamedTuple):
     line : int
         Line number in the file, from 1.
     id, audio, speaker : str
-        Empty where the field is empty or missing.
+        Empty where the field is empty or missing; without a column id, that is the name of the recording.
     phones : tuple of str, optional
         None where the field is empty; an empty tuple where it is ``[]``.
     channel : int, optional
@@ -113,7 +128,12 @@ class Table(NamedTuple):
 
 def is_table(path: Path) -> bool:
     """Tell by its ending whether a file is a table, and not a text."""
-    return path.suffix.lower() in ENDINGS and path.suffix.lower() != ".txt"
+    return ending_of(path) in ENDINGS and ending_of(path) != ".txt"
+
+
+def ending_of(path: Path) -> str:
+    """Return the ending of a file's name in lower case, without that of a packed file (``.gz``)."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -124,7 +144,8 @@ def read_rows(path: Path) -> list[Row]:
 def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     """Read a table: .jsonl with an object on each line, .tsv and .csv with tabs, commas or semicolons, or .xlsx.
 
-    It needs one of the columns `labels`, if there are any.
+    A folder of Kaldi or LibriSpeech is a table, too (`speechctc.corpora.manifests`). A table needs one of the columns
+    `labels`, if there are any.
 
     Raises
     ------
@@ -132,7 +153,9 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
         The file does not exist, is not text, is empty, or has not all required columns; by the iterator: a line is
         not a row.
     """
-    ending = path.suffix.lower()
+    if path.is_dir() and (values := manifests.read_folder(path)) is not None:
+        return Table((_row(line, each) for line, each in enumerate(values, start=1)), "")
+    ending = ending_of(path)
     if ending in SPREADSHEETS:
         raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as .xlsx or as CSV (UTF-8)")
     if ending not in ENDINGS:
@@ -145,7 +168,7 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     text, note = read_cells(path, REQUIRED)
     if not text.strip():
         raise InputError(f"{path}: the table is empty", f"its first line names the columns: {COLUMNS}")
-    rows = _json_rows(text, labels) if ending in JSON_LINES else _delimited_rows(text, path, labels)
+    rows = _json_rows(text, path, labels) if ending in JSON_LINES else _delimited_rows(text, path, labels)
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path}: no rows in the table", f"a row has {COLUMNS}")
@@ -173,29 +196,25 @@ def _delimited_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Ro
 
 def _columns(header: list[str], path: Path, line: int, labels: Sequence[str]) -> list[str]:
     """Return the names of the columns in lower case; ``""`` for columns without a name."""
-    columns = [_name(field) for field in header]
-    while columns and not columns[-1]:
-        columns.pop()
+    named = [_name(field) for field in header]
+    while named and not named[-1]:
+        named.pop()
+    usual = _as_here(tuple(named))
+    columns = [usual.get(name, name) for name in named]
     if missing := _missing(columns, labels):
-        what = f"{path}, line {line}: no column {' and no '.join(missing)} among: {', '.join(columns)}"
-        raise InputError(what, _renaming(columns, missing) or f"name the columns in the first line: {COLUMNS}")
+        what = f"{path}, line {line}: no column {' and no '.join(missing)} among: {', '.join(named)}"
+        raise InputError(what, f"name the columns in the first line: {COLUMNS}")
     if twice := sorted({name for name in (*REQUIRED, *LABELS, *OPTIONAL) if columns.count(name) > 1}):
         raise InputError(f"{path}, line {line}: several columns named {' and '.join(twice)}", "rename all but one")
     return columns
 
 
-def _renaming(columns: Sequence[str], missing: Collection[str]) -> str:
-    """Return the advice to rename columns whose usual names say what they hold; ``""`` if there are none."""
-    pairs = []
-    for target, names in USUAL.items():
-        lacks = target in missing or (target in LABELS and not {"id", "audio"}.issuperset(missing))
-        if lacks and (name := next((name for name in columns if name in names), None)):
-            pairs.append((target, f"rename `{name}` to `{target}`"))
-            if target in LABELS:
-                break
-    renamed = {target for target, _ in pairs}
-    left = [f"add a column {name}" for name in missing if name in REQUIRED and name not in renamed]
-    return ", and ".join([text for _, text in pairs] + left) if pairs else ""
+@lru_cache(1000)
+def _as_here(columns: tuple[str, ...]) -> dict[str, str]:
+    """Return the names that columns have here, by those in a table: where it lacks one, of the first in `USUAL`."""
+    lacking = {target: names for target, names in USUAL.items() if target not in columns}
+    found = {target: next((name for name in names if name in columns), None) for target, names in lacking.items()}
+    return {name: target for target, name in found.items() if name}
 
 
 def _missing(names: Container[str], labels: Sequence[str]) -> list[str]:
@@ -221,7 +240,7 @@ def _delimited_row(columns: list[str], fields: list[str], line: int, delimiter: 
         try:
             row["phones"] = json.loads(phones)
         except (ValueError, RecursionError):
-            return Row(line, row["id"], problem=f"phones are not a JSON list: {phones[:40]!r}")
+            return Row(line, row.get("id", ""), problem=f"phones are not a JSON list: {phones[:40]!r}")
     return _row(line, row)
 
 
@@ -234,7 +253,7 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _json_rows(text: str, labels: Sequence[str]) -> Iterator[Row]:
+def _json_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Row]:
     for line, source in enumerate(io.StringIO(text), start=1):
         if not source.strip():
             continue
@@ -246,10 +265,18 @@ def _json_rows(text: str, labels: Sequence[str]) -> Iterator[Row]:
         if not isinstance(values, dict):
             yield Row(line, problem="not a JSON object, which starts with {")
             continue
-        if missing := _missing(values, labels):
-            yield Row(line, str(values.get("id", "")), problem=f"no {' and no '.join(missing)}")
+        try:
+            entries = manifests.of_object(values, path)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            yield Row(line, problem="a manifest's entry with a field of another kind")
             continue
-        yield _row(line, values)
+        for each in entries:
+            usual = _as_here(tuple(each))
+            named = {usual.get(name, name): value for name, value in each.items()}
+            if missing := _missing(named, labels):
+                yield Row(line, str(named.get("id", "")), problem=f"no {' and no '.join(missing)}")
+            else:
+                yield _row(line, named)
 
 
 def _row(line: int, values: dict[str, Any]) -> Row:
@@ -262,8 +289,10 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     elif isinstance(phones, list) and all(isinstance(label, str) and label.split() == [label] for label in phones):
         labels = tuple(phones)
     else:
-        return Row(line, str(values["id"]), problem="phones are neither a line of labels nor a list of them")
-    id, audio, speaker, channel, start, end = map(_text, map(values.get, (*_TEXTS, *TIMES)))
+        return Row(line, str(values.get("id", "")), problem="phones are neither a line of labels nor a list of them")
+    audio, id, speaker, channel, start, end = map(_text, map(values.get, (*_TEXTS, *TIMES)))
+    if "id" not in values:
+        id = PurePath(audio.replace("\\", "/")).stem
     if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
         return Row(line, id, problem=f"channel {channel[:40]!r} is not a number from 1")
     words = values.get("words")
@@ -277,6 +306,8 @@ def _row(line: int, values: dict[str, Any]) -> Row:
 
 def read_cells(path: Path, columns: Iterable[str]) -> Text:
     """Return the text of a table: of an Excel file that of the sheet with the columns, see `read_sheet`."""
+    if path.suffix.lower() == ".gz":
+        return Text(read_unpacked(path, "a table"), "")
     return read_sheet(path, columns) if path.suffix.lower() == ENDING else read_text(path)
 
 

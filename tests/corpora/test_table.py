@@ -255,10 +255,10 @@ def test_silence_is_said_not_left_out(recordings: Path) -> None:
     [
         ("train_tsv", "", "train.tsv: the table is empty"),
         ("train_tsv", HEADER, "train.tsv: no rows in the table"),
-        ("train_tsv", "id\tpath\tphones\n1\ta\tx\n", "line 1: no column audio among: id, path, phones"),
-        ("train_tsv", "1\ta.wav\tx\n", "line 1: no column id and no audio and no phones or words among: 1, a.wav, x"),
+        ("train_tsv", "id\tplace\tphones\n1\ta\tx\n", "line 1: no column audio among: id, place, phones"),
+        ("train_tsv", "1\ta.wav\tx\n", "line 1: no column audio and no phones or words among: 1, a.wav, x"),
         ("train_tsv", "\n\nid\taudio\tphones\tPhones \n1\ta\tx\ty\n", "line 3: several columns named phones"),
-        ("train_csv", "sep=;\n\n", "no column id and no audio and no phones or words among: "),
+        ("train_csv", "sep=;\n\n", "no column audio and no phones or words among: "),
         ("train_tsv", HEADER + "1\ta.wav\t\0\n", "line 2: a NUL character"),
         ("train_ods", HEADER, "train.ods: a spreadsheet, .*; save it as .xlsx or as CSV"),
         ("train_xlsx", HEADER, "train.xlsx: not an Excel workbook"),

@@ -227,7 +227,7 @@ def words_table(folder: Path, words: list[str], ending: str = ".tsv") -> Path:
 POLISH = ["To jest mój dom.", "Mam dwa koty i psa.", "Gdzie jest stacja?", "Gdzie jest mój dom?"]
 
 
-@pytest.mark.parametrize("name", ["84/84-1.trans.txt", "84/r0.lab", "all.stm"])
+@pytest.mark.parametrize("name", ["84/84-1.ctm", "84/r0.lab", "all.stm"])
 def test_transcripts_that_are_not_read_are_named(here: Path, name: str) -> None:
     record(Path("rec"), "84/r0").with_suffix(".TextGrid").unlink()
     Path("rec", name).write_text("84-1-0000 TWO WORDS\n", encoding="utf-8")
@@ -449,9 +449,7 @@ def test_drafts_that_nobody_corrected_are_said_and_not_written_again(here: Path,
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        ("gloss\taudio\tipa", "rename `ipa` to `phones`, and add a column id"),
-        ("id\tfile\ttext", "rename `file` to `audio`, and rename `text` to `words`"),
-        ("Rhif\tFfeil\tTestun", "name the columns in the first line: id, audio, and phones or words"),
+        ("Rhif\tFfeil\tTestun", "name the columns in the first line: audio, and phones or words"),
         ("id\taudio\tphones", "correct the paths in its column audio"),
     ],
 )

@@ -1,0 +1,164 @@
+"""The corpora of others, written in the forms in which they come: the same utterances in each."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Said(NamedTuple):
+    """An utterance: its recording, who speaks, what, and how long it is."""
+
+    split: str
+    speaker: str
+    audio: Path
+    words: str
+    seconds: float
+
+
+def librispeech(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write SPLIT/SPEAKER/CHAPTER/SPEAKER-CHAPTER.trans.txt with lines of an id and capitals, beside recordings."""
+    for split, names in (("train", "train-clean-5"), ("dev", "dev-clean"), ("test", "test-clean")):
+        for number, each in enumerate(each for each in utterances if each.split == split):
+            id = f"{each.speaker}-1-{number:04d}"
+            place = folder / names / each.speaker / "1"
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copy(each.audio, place / f"{id}{each.audio.suffix}")
+            with open(place / f"{each.speaker}-1.trans.txt", "a", encoding="utf-8") as file:
+                file.write(f"{id} {each.words.upper()}\n")
+    (folder / "SPEAKERS.TXT").write_text("; ID | SEX\n")
+
+
+def kaldi(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write data/SPLIT with wav.scp, text, segments and utt2spk; the first entry of wav.scp is a command."""
+    for split in ("train", "dev", "test"):
+        own = [(f"{each.speaker}-{k:04d}", each) for k, each in enumerate(utterances) if each.split == split]
+        place = folder / "data" / split
+        place.mkdir(parents=True)
+        tool = "flac -c -d -s {} |" if split == "train" else "{}"
+        lines = {
+            "wav.scp": [f"rec-{id} {tool.format(each.audio.resolve())}" for id, each in own],
+            "segments": [f"{id} rec-{id} 0.00 {each.seconds:.3f}" for id, each in own],
+            "text": [f"{id} {each.words}" for id, each in own],
+            "utt2spk": [f"{id} {each.speaker}" for id, each in own],
+            "spk2gender": sorted({f"{each.speaker} f" for _, each in own}),
+        }
+        for name, rows in lines.items():
+            (place / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def nemo(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write SPLIT_manifest.json, an object on each line."""
+    _copied(folder, utterances)
+    for split in ("train", "dev", "test"):
+        _write_lines(
+            folder / f"{split}_manifest.json",
+            (
+                {"audio_filepath": f"wavs/{_name(each)}", "duration": each.seconds, "text": each.words, "offset": 0.0}
+                for each in utterances
+                if each.split == split
+            ),
+        )
+
+
+def lhotse(folder: Path, utterances: Sequence[Said], cuts: bool = True) -> None:
+    """Write cuts of lhotse, or its recordings and supervisions, packed."""
+    _copied(folder, utterances)
+    for split in ("train", "dev", "test"):
+        own = [(f"u{k}", each) for k, each in enumerate(utterances) if each.split == split]
+        recordings = {
+            id: {
+                "id": f"rec-{id}",
+                "sources": [{"type": "file", "channels": [0], "source": f"wavs/{_name(each)}"}],
+                "duration": each.seconds,
+            }
+            for id, each in own
+        }
+        said = {
+            id: {
+                **{"id": id, "recording_id": f"rec-{id}", "start": 0.0, "duration": each.seconds, "channel": 0},
+                **{"text": each.words, "speaker": each.speaker},
+            }
+            for id, each in own
+        }
+        if cuts:
+            rows = [
+                {
+                    **{"id": f"{id}-cut", "start": 0.0, "duration": each.seconds, "channel": 0, "type": "MonoCut"},
+                    **{"supervisions": [said[id]], "recording": recordings[id]},
+                }
+                for id, each in own
+            ]
+            _write_lines(folder / f"mine_cuts_{split}.jsonl.gz", rows)
+        else:
+            _write_lines(folder / f"mine_recordings_{split}.jsonl.gz", recordings.values())
+            _write_lines(folder / f"mine_supervisions_{split}.jsonl.gz", said.values())
+
+
+def supervisions(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write lhotse's recordings and supervisions."""
+    lhotse(folder, utterances, cuts=False)
+
+
+def audiofolder(folder: Path, utterances: Sequence[Said], ending: str = ".csv") -> None:
+    """Write SPLIT/metadata beside the recordings, for Hugging Face's datasets."""
+    for split in ("train", "dev", "test"):
+        own = [each for each in utterances if each.split == split]
+        place = folder / split
+        _copied(place, own, "")
+        rows = [{"file_name": _name(each), "transcription": each.words} for each in own]
+        if ending == ".jsonl":
+            _write_lines(place / "metadata.jsonl", rows)
+            continue
+        with open(place / "metadata.csv", "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def audiofolder_json(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write SPLIT/metadata.jsonl."""
+    audiofolder(folder, utterances, ".jsonl")
+
+
+def common_voice(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write SPLIT.tsv and the tables beside them, with recordings in clips."""
+    _copied(folder, utterances, "clips")
+    columns = "client_id path sentence_id sentence sentence_domain up_votes down_votes age gender accents".split()
+    for name, splits in {
+        **{split: (split,) for split in ("train", "dev", "test")},
+        "validated": ("train", "dev", "test"),
+        "invalidated": ("dev",),
+    }.items():
+        lines = ["\t".join(columns)]
+        for each in utterances:
+            if each.split in splits:
+                lines.append("\t".join([each.speaker * 8, _name(each), "x", each.words, "", "2", "0", "", "", ""]))
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "clip_durations.tsv").write_text("clip\tduration[ms]\n", encoding="utf-8")
+
+
+FORMS: dict[str, Callable[[Path, Sequence[Said]], None]] = {
+    each.__name__: each
+    for each in (librispeech, kaldi, nemo, lhotse, supervisions, audiofolder, audiofolder_json, common_voice)
+}
+
+
+def _name(each: Said) -> str:
+    return f"{each.speaker}_{each.audio.name}"
+
+
+def _copied(folder: Path, utterances: Sequence[Said], place: str = "wavs") -> None:
+    (folder / place).mkdir(parents=True, exist_ok=True)
+    for each in utterances:
+        shutil.copy(each.audio, folder / place / _name(each))
+
+
+def _write_lines(path: Path, rows: Iterable[object]) -> None:
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
