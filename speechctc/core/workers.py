@@ -192,7 +192,7 @@ def on_cluster(
     ------
     InputError
         Dask is not installed here, no scheduler answers, it has no workers, or a worker has other versions; by the
-        iterator: what `work` raised of this kind, or a worker with other versions that came later.
+        iterator: what `work` raised of this kind.
     WorkerEnded
         By the iterator: the scheduler is gone, or an item ended several workers.
     WorkFailed
@@ -204,24 +204,11 @@ def on_cluster(
         if not threads:
             raise InputError(f"{address}: the scheduler has no workers", f"run: dask worker {address}")
         _check_versions(client, address, versions)
-        checked = _Checked(work, versions, dict(versions()))
         given = () if shared is None else (client.scatter(shared, broadcast=True, hash=False),)
-        submit = partial(client.submit, checked, *given, pure=False)
+        submit = partial(client.submit, work, *given, pure=False)
         yield ordered(lambda item: _Begun(submit(item)), items, 2 * threads, size, most)
     finally:
         client.close(timeout=SECONDS)
-
-
-class _Checked(NamedTuple):
-    """Work that a worker does only if it has the same versions installed."""
-
-    work: Callable[..., Any]
-    versions: Callable[[], Mapping[str, str]]
-    wanted: Mapping[str, str]
-
-    def __call__(self, *given: Any) -> Any:
-        refuse_other(self.wanted, self.versions(), socket.gethostname())
-        return self.work(*given)
 
 
 class _Begun(NamedTuple):

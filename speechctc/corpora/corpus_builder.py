@@ -109,7 +109,7 @@ class CorpusBuilder:
         Of those whose phones were read from `words`, phones that training lacks become the nearest it has.
         """
         if words is not None:
-            self.notes += words.unite(self.utterances) + words.notes()
+            self.notes += words.notes()
             self.warnings += words.warnings()
         if without_dev and self.utterances["train"]:
             held, note = choose_dev(self.utterances["train"], dev_share, self.phones is not None)

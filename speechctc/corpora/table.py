@@ -14,7 +14,7 @@ import os
 import sys
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -67,7 +67,6 @@ def read_tables(config: CorpusConfig, needed: str = "train") -> Corpus:
                 continue
             used, rejected = len(builder.utterances[split]), len(builder.rejected[split])
             read = _read(path, split, builder, config, listings, words)
-            _warn_of_whole(path, builder, builder.utterances[split][used:])
             _check_unique(read, path, lines)
             lines[path] = read
             if len(builder.utterances[split]) == used:
@@ -110,15 +109,6 @@ def _read(
     builder.notes += chosen_outside(path, base, (each.audio for each in builder.utterances[split][used:]))
     builder.warn_of_formats(utterance.audio for utterance in builder.utterances[split])
     return lines
-
-
-def _warn_of_whole(path: Path, builder: CorpusBuilder, utterances: Sequence[Utterance]) -> None:
-    """Warn of rows that are a whole recording, of which other rows are pieces."""
-    pieces = {(each.audio, each.channel) for each in utterances if each.stretch}
-    whole = [
-        Path(each.id) for each in utterances if pieces and not each.stretch and (each.audio, each.channel) in pieces
-    ]
-    builder.warn_of(whole, f"{path}: rows without start and end, each a whole recording of which other rows are pieces")
 
 
 def checked(row: Row, lines: dict[str, int]) -> Row:

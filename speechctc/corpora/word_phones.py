@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from speechctc.audio import sound_file
 from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, counted, first_few
-from speechctc.corpora.corpus import Corpus, Utterance, note_text
+from speechctc.corpora.corpus import Corpus, note_text
 from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.inventory import FOUND, named_inventory
 from speechctc.phones.label_rules import LabelRules
@@ -56,7 +56,6 @@ class WordPhones:
         self._config, self._language = config, language
         self._named = config.phones not in ("auto", FOUND)
         self._key = cache(self._key_of)
-        self._called: dict[str, str] = {}
         self._languages: dict[str, LanguageWords | InputError] = {}
         self._unknown: Counter[str] = Counter()
         self._foreign: Counter[str] = Counter()
@@ -114,26 +113,6 @@ class WordPhones:
         if isinstance(code, InputError) or not code:  # without eSpeak NG no name is known
             return name
         return next((key for key in given if _code(key) == code), code)
-
-    def unite(self, splits: Mapping[str, list[Utterance]]) -> list[str]:
-        """Give the utterances of a language that has several codes or names the most frequent, and say which.
-
-        Names that ``corpus.language`` has are left as they are.
-        """
-        counts = Counter(each.trait("language") for part in splits.values() for each in part)
-        if isinstance(self._language, str) or len(counts) < 2:
-            return []
-        own = self._language or {}
-        free = [name for name in counts if name and name not in own.values() and self.language_of(name) in (name, "")]
-        groups: dict[str, list[str]] = {}
-        for name in sorted(free, key=lambda name: (-counts[name], name != self._key(name), name)):
-            groups.setdefault(self._key(name), []).append(name)
-        self._called = {key: names[0] for key, names in groups.items()}
-        new = {name: names[0] for names in groups.values() for name in names[1:]}
-        for part in splits.values() if new else ():
-            part[:] = [_renamed(each, new) for each in part]
-        alike = [f"{names[0]} (also {', '.join(names[1:])})" for names in groups.values() if len(names) > 1]
-        return [f"languages that have several codes or names: {first_few(alike, 20)}"] if alike else []
 
     def _pronouncer(self, language: str) -> Pronouncer:
         phones = named_inventory(self._config.phones) if self._named else None
@@ -201,8 +180,7 @@ class WordPhones:
 
     def notes(self) -> list[str]:
         """Return what the user should know about how words were read."""
-        found = {self._called.get(key, key): each for key, each in self._languages.items()}
-        readers = {name: each for name, each in found.items() if isinstance(each, LanguageWords)}
+        readers = {name: each for name, each in self._languages.items() if isinstance(each, LanguageWords)}
         used = Counter({name: reader.utterances for name, reader in readers.items() if reader.utterances})
         count, several = sum(len(words) for words in self.words.values()), len(used) > 1
         how = f"read in {len(used)} languages: {counted(used, len(used))}" if several else ""
@@ -259,14 +237,6 @@ class WordPhones:
 
 def _code(name: str) -> str:
     return plain_code(name, voices())
-
-
-def _renamed(utterance: Utterance, languages: Mapping[str, str]) -> Utterance:
-    """Return an utterance with the other name of its language, if it has one."""
-    if utterance.trait("language") not in languages:
-        return utterance
-    traits = dict(utterance.traits)
-    return dataclasses.replace(utterance, traits=(*(traits | {"language": languages[traits["language"]]}).items(),))
 
 
 def _in_set(word: Word, notation: Notation, rules: LabelRules) -> Word:

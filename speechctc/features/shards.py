@@ -15,12 +15,10 @@ from __future__ import annotations
 import json
 import mmap
 import sys
-import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -45,8 +43,6 @@ OTHER_FOLDER = "give data.dir=ANOTHER, or move this folder aside and extract aga
 
 # Keys of `FeatureConfig` that are newer than shards; left out, log mel's shards are the same to the byte as before.
 LATER = ("kind", "ceps", "encoder", "options", "version")
-CHECKED = "checked.json"  # in the files' folder
-SETTLED = 2.0  # seconds; a file modified later than that could change again within its time stamp
 
 
 @dataclass(frozen=True)
@@ -233,14 +229,12 @@ def read_split(folder: Path, features: dict[str, Any]) -> list[Shard]:
     for path in paths:
         if not path.is_file():
             raise InputError(f"{path}: missing", REMAKE)
-    verified = Verified(folder, paths)
     with ThreadPoolExecutor(2) as readers:  # the checksums of a large corpus take seconds
-        shards = list(readers.map(lambda path: read_shard(path, checked=path in verified), paths))
+        shards = list(readers.map(read_shard, paths))
     for shard in shards:
         check_features(shard, features)
         if shard.recipe.phones != shards[0].recipe.phones:
             raise InputError(f"{shard.path}: made with another phone set than {shards[0].path.name}", REMAKE)
-    verified.save()
     return shards
 
 
@@ -318,48 +312,3 @@ def checksum(tensors: dict[str, Tensor]) -> str:
     for name in sorted(tensors):
         value = zlib.crc32(tensors[name].contiguous().flatten().view(torch.uint8).numpy().data, value)
     return f"{value:08x}"
-
-
-class Verified:
-    """The files of a folder whose checksum was verified and that have not changed since.
-
-    Parameters
-    ----------
-    folder : Path
-    paths : sequence of Path
-        Files in it. Their sizes and times are read here, before their checksums are computed, so that a file that
-        changes meanwhile does not count as verified.
-    """
-
-    def __init__(self, folder: Path, paths: Sequence[Path]) -> None:
-        self._checked = folder / CHECKED
-        self._known = _read(self._checked)
-        self._now = {path.name: stamp for path in paths if (stamp := _stamp(path))}
-
-    def __contains__(self, path: Path) -> bool:
-        """Return whether a file was verified and has not changed."""
-        now = self._now.get(path.name)
-        return now is not None and now == self._known.get(path.name)
-
-    def save(self) -> None:
-        """Record all the files as verified, if the folder is writable."""
-        if self._now != self._known:
-            with suppress(OSError):  # read-only folder: the checksums are computed again next time
-                files.write_json(self._checked, self._now)
-
-
-def _stamp(path: Path) -> list[int]:
-    """Return a file's size and time of modification; nothing if it was modified a moment ago by the clock.
-
-    A time in the future is no reason for doubt: a change gets the time of the clock.
-    """
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns] if abs(time.time() - status.st_mtime) > SETTLED else []
-
-
-def _read(path: Path) -> dict[str, list[int]]:
-    try:
-        stamps = files.read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return stamps if isinstance(stamps, dict) else {}

@@ -123,7 +123,7 @@ def test_a_dictionary_in_another_notation_is_said(recordings: Path) -> None:
     assert "@ (1) and ə (2), E (1) and ɛ (2), I (2) and ɪ (1), S (3) and ʃ (1)" in said
 
 
-def test_codes_and_names_of_one_language_are_one(recordings: Path) -> None:
+def test_codes_and_names_of_one_language_are_read_alike(recordings: Path) -> None:
     (recordings / "it.dict").write_text("cena\ts e n a\n", encoding="utf-8")
     names = ("ITA", "it", "Italian", "it", "hu", "hu-HU", "tus")
     rows = [
@@ -131,12 +131,9 @@ def test_codes_and_names_of_one_language_are_one(recordings: Path) -> None:
     ]
     dictionaries = {"Italiano": recordings / "it.dict", "tus": recordings / "it.dict"}
     corpus = read(table(recordings, *rows), dictionary=dictionaries)
-    assert [each.trait("language") for each in corpus.splits["train"]] == ["it"] * 4 + ["hu", "hu-HU", "tus"]
+    assert [each.trait("language") for each in corpus.splits["train"]] == [*names], "the user's own names"
     assert [each.phones[0] for each in corpus.splits["train"]] == ["s"] * 4 + ["ts", "ts", "s"]
-    assert corpus.notes[1] == "languages that have several codes or names: it (also ITA, Italian)"
-    assert "read in 4 languages: it (4), hu (1), hu-HU (1), tus (1)" in corpus.notes[2]
-    given = read(table(recordings, *rows[:4]), language={"ITA": "it", "Italian": "it"}).splits["train"]
-    assert [each.trait("language") for each in given] == ["ITA", "it", "Italian", "it"], "the user's own names"
+    assert "read in 4 languages: " in corpus.notes[1] and "hu (1), hu-HU (1), tus (1)" in corpus.notes[1]
 
 
 def test_names_of_languages_that_espeak_has_otherwise(recordings: Path) -> None:

@@ -1,7 +1,6 @@
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,16 +26,6 @@ def utterance(name: str, frames: int, labels: tuple[int, ...]) -> Extracted:
 
 def write(path: Path, *utterances: Extracted) -> None:
     write_shard(path, utterances, [("gone", "no such file")], RECIPE, torch.float32)
-
-
-@pytest.mark.parametrize(("ahead", "known"), [(-60.0, True), (0.0, False), (3600.0, True)])
-def test_a_shard_of_the_future_is_verified_once(tmp_path: Path, ahead: float, known: bool) -> None:
-    """As a clock that was set back leaves it; one that was modified a moment ago could change within its stamp."""
-    shard = tmp_path / "s.safetensors"
-    write(shard, utterance("u1", 5, (1,)))
-    os.utime(shard, (time.time() + ahead,) * 2)
-    shards.Verified(tmp_path, [shard]).save()
-    assert (shard in shards.Verified(tmp_path, [shard])) == known
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -199,25 +188,6 @@ def counted_checksums(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(shards, "checksum", counting)
     return made
-
-
-def test_a_checksum_once_found_right_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = shard_path(tmp_path, 0, 1)
-    write(path, utterance("u", 20, (1,)))
-    made = counted_checksums(monkeypatch)
-    long_ago = path.stat().st_mtime - 60
-    for times in (1, 1):  # the second time it is known
-        os.utime(path, (long_ago, long_ago))
-        read_split(tmp_path, RECIPE.features)
-        assert len(made) == times
-    os.utime(path, (long_ago + 1, long_ago + 1))
-    read_split(tmp_path, RECIPE.features)
-    assert len(made) == 2
-    content = bytearray(path.read_bytes())
-    content[-9] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="checksum"):
-        read_split(tmp_path, RECIPE.features)
 
 
 def test_a_shard_too_new_to_tell_from_its_next_version_is_checked_each_time(

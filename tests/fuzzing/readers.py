@@ -395,7 +395,7 @@ READERS: dict[str, Reader] = {
     "rounds": Reader(seeds.rounds, _rounds, ("state", "training", "round-3", "per", "null", "..", "1e999")),
     "names": Reader(seeds.names, _names, ("/", ".wav", ".TextGrid", "._", "\n", "*", "[a]")),
     "calibration": Reader(seeds.calibrations, _calibration, MODEL),
-    "shards": Reader(seeds.shards, _shards, MODEL, makes=("checked.json",)),
+    "shards": Reader(seeds.shards, _shards, MODEL),
     "lm": Reader(seeds.language_models, _lm, MODEL, cheap=False),
     "checkpoint": Reader(seeds.checkpoints, _checkpoint, MODEL, cheap=False),
     "arpa": Reader(
