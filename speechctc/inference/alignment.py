@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, first_few
-from speechctc.inference.posteriors import Posteriors
+from speechctc.inference.placement import Posteriors
 from speechctc.inference.result import Misfit, Recognition, Variant, Word
 from speechctc.inference.segmenter import (
     BEYOND,

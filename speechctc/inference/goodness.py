@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.ctc.alternatives import Alternatives, alternatives
-from speechctc.inference.posteriors import Posteriors
+from speechctc.inference.placement import Posteriors
 from speechctc.inference.segmenter import OMITTED, PhoneScore, Segment
 from speechctc.phones.articulation import describe
 from speechctc.phones.inventory import SILENCES

@@ -20,7 +20,7 @@ from speechctc.inference.calibration import Calibration
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.goodness import Goodness
 from speechctc.inference.load import net_on
-from speechctc.inference.posteriors import Posteriors
+from speechctc.inference.placement import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Recognition
 from speechctc.inference.samples import opened

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from speechctc.audio.sound_file import info
 from speechctc.core.errors import InputError
 from speechctc.inference.alignment import Aligner
-from speechctc.inference.posteriors import Posteriors
+from speechctc.inference.placement import Posteriors
 from speechctc.inference.segmenter import FrameClock, Segment
 from speechctc.inference.transcript import check_fit, phone_units
 from speechctc.model.numpy_net import log_softmax

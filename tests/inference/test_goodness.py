@@ -16,8 +16,7 @@ from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.inference import goodness
 from speechctc.inference.goodness import RANKS, SHORT, Evidence, Goodness, Spoken, against_others, evidence
-from speechctc.inference.placement import Placement, place
-from speechctc.inference.posteriors import Posteriors
+from speechctc.inference.placement import Placement, Posteriors, place
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.transcript import AnyStretch, Unit, phone_units
 from speechctc.model.checkpoint import read_checkpoint

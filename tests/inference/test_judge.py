@@ -14,7 +14,7 @@ import speechctc
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.inference.alignment import AlignOptions
-from speechctc.inference.posteriors import Posteriors
+from speechctc.inference.placement import Posteriors
 from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
 from speechctc.inference.segmenter import PhoneScore
 from speechctc.inference.streaming import Forward

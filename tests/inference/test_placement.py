@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from speechctc.inference import placement, posteriors
-from speechctc.inference.placement import Placement, place
-from speechctc.inference.posteriors import Posteriors
+from speechctc.inference import placement
+from speechctc.inference.placement import Placement, Posteriors, place
 from speechctc.inference.transcript import AnyStretch, Fits, Items, Unit, learned_costs, phone_units
 
 PHONES = "abcdefgh"
@@ -59,7 +58,7 @@ def test_a_band_around_anchors_finds_what_all_states_do(monkeypatch: pytest.Monk
     monkeypatch.setattr(placement, "EXACT_CELLS", 10)
     monkeypatch.setattr(placement, "MAX_CELLS", 10**9)
     monkeypatch.setattr(placement, "REACH", (60, 150))
-    monkeypatch.setattr(posteriors, "IN_MEMORY", 1000)  # the rest in a file
+    monkeypatch.setattr(placement, "IN_MEMORY", 1000)  # the rest in a file
     inside = placed(words(" ".join(given)), rows, find_misfits)
     assert not inside.is_exact and inside.touched is None
     assert inside.score == pytest.approx(whole.score) and inside.visits == whole.visits
@@ -177,7 +176,7 @@ def test_words_without_room_do_not_seem_usual() -> None:
 
 @pytest.mark.parametrize("limit", [10, 10**9])
 def test_posteriors_come_back_from_memory_and_from_disk(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    monkeypatch.setattr(posteriors, "IN_MEMORY", limit)
+    monkeypatch.setattr(placement, "IN_MEMORY", limit)
     rows = spoken("abba", np.random.default_rng(9))
     with Posteriors(len(PHONES) + 1) as kept:
         for start in range(0, len(rows), 5):
