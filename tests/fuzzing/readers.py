@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from speechctc.audio import sound_file
@@ -20,23 +19,17 @@ from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
 from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.textgrids import read_textgrid, read_tiers
 from speechctc.config.corpus_config import CorpusConfig, TablesConfig
-from speechctc.config.encoder import read_facts
 from speechctc.config.load import known_keys, load_config
 from speechctc.core.errors import InputError
-from speechctc.core.progress import Reporter
 from speechctc.corpora import timit
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.transcripts import Choice, in_table, is_table, read_transcript
 from speechctc.features.shards import read_split
-from speechctc.inference.boundary_model import BoundaryModel
-from speechctc.inference.calibration import Calibration
-from speechctc.inference.goodness import Goodness
 from speechctc.inference.load import load_lm
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.wanted import read_inventory
-from speechctc.lm.tuned import check_untouched, read_tuned, tuned_settings
 from speechctc.model.checkpoint import load_checkpoint
 from speechctc.phones.articulation import sounds_of
 from speechctc.phones.label_rules import LabelRules, divide_phone, read_map
@@ -44,18 +37,13 @@ from speechctc.phones.matching import match_phones
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.pronouncer import read_dictionary
 from speechctc.phones.texts import read_text
-from speechctc.stages.plot import plot, read_epochs
 from speechctc.stages.start import start as run_start
-from speechctc.stages.sweep import is_finished
 from speechctc.stages.used_model import find_and_describe
 from speechctc.studio.document import Document
 from speechctc.studio.elan import read_parameters, read_spans
 from speechctc.studio.journal import check_order, edit
 from speechctc.studio.training import Training
 from speechctc.training.batches import Split
-from speechctc.training.distributed import Ranks
-from speechctc.training.runs import Run
-from speechctc.training.trainer import Trainer
 from tests.fuzzing import seeds
 from tests.fuzzing.lines import check_line
 from tests.fuzzing.seeds import Files
@@ -215,28 +203,9 @@ def _checkpoint() -> None:
     Recogniser.load(Path(), "cpu").decode(torch.zeros(RATE // 10), RATE)
 
 
-def _calibration() -> None:
-    calibration = Calibration.load(Path())
-    calibration.probability(0.5)
-    check_line(calibration.to_text().replace("\n", " "))
-
-
-def _lm() -> None:
-    """Read an n-gram with a model around it."""
-    for name, raw in seeds.model().items():
-        if not name.startswith("lm"):
-            Path(name).write_bytes(raw)
-    try:
-        Recogniser.load(Path(), "cpu").decode(torch.zeros(RATE // 10), RATE)
-    finally:
-        for path in Path().iterdir():
-            if path.name != "lm.safetensors":
-                path.unlink()
-
-
-def _language_model() -> None:
-    """Read an ARPA file or an LSTM, and score with it."""
-    model = load_lm(Path("lm.arpa") if Path("lm.arpa").exists() else Path())
+def _arpa() -> None:
+    """Read an n-gram, and score with it."""
+    model = load_lm(Path("lm.arpa"))
     phones = range(1, min(len(model.inventory.phones), 3) + 1)
     assert model.score([list(phones), []]).shape == (2,)
 
@@ -245,12 +214,6 @@ def _dictionary() -> None:
     found = read_dictionary(Path("words.dict"))
     for phone in found.phones[:3]:
         found.word_with(phone)
-
-
-def _boundaries() -> None:
-    model = BoundaryModel.load(Path())
-    assert model is not None
-    model.place(np.zeros(model.rate // 5, np.float32), ["a"], False, np.array([0.05]), np.array([0.15]), True)
 
 
 def _corrections() -> None:
@@ -265,33 +228,6 @@ def _corrections() -> None:
     if isinstance(request, dict):  # the server refuses others
         edit(phones, document.seconds, request).apply(phones)
         check_order(phones, document.seconds)
-
-
-def _tuned() -> None:
-    path = Path("tuned.json")
-    for entry in read_tuned(path):
-        load_config("demo", tuned_settings(entry))
-    check_untouched(path)
-
-
-def _plot() -> None:
-    try:
-        for line in plot([Path("run")], Path("curves.png")):
-            check_line(line)
-    finally:
-        Path("curves.png").unlink(missing_ok=True)
-
-
-def _run() -> None:
-    """Resume a run, up to the first step."""
-    config = seeds.config()
-    assert config.run is not None
-    is_finished(config)
-    run = Run(config.run)
-    run.check(config, resume=True)
-    Trainer(config, run, torch.device("cpu"), Ranks(), Reporter(quiet=True))
-    run.begin(config, seeds.record())
-    run.log({"epoch": 5, "step": 9})
 
 
 def _names() -> None:
@@ -390,20 +326,11 @@ READERS: dict[str, Reader] = {
     "config": Reader(seeds.configs, _config, CONFIG),
     "settings": Reader(seeds.settings, _settings, ("\n", "=", *CONFIG)),
     "inventory": Reader(seeds.inventories, _inventory, ("\t", "phone", "ː", "\u0303", "˥", "t͡s", "aɪ")),
-    "goodness": Reader(seeds.goodnesses, lambda: Goodness.load(Path(), seeds.PHONES), MODEL),
-    "encoder": Reader(seeds.encoders, lambda: read_facts(Path("e")), ("wav2vec2", "weight_map", "..", "/", "null")),
     "rounds": Reader(seeds.rounds, _rounds, ("state", "training", "round-3", "per", "null", "..", "1e999")),
     "names": Reader(seeds.names, _names, ("/", ".wav", ".TextGrid", "._", "\n", "*", "[a]")),
-    "calibration": Reader(seeds.calibrations, _calibration, MODEL),
     "shards": Reader(seeds.shards, _shards, MODEL),
-    "lm": Reader(seeds.language_models, _lm, MODEL, cheap=False),
     "checkpoint": Reader(seeds.checkpoints, _checkpoint, MODEL, cheap=False),
-    "arpa": Reader(
-        seeds.arpas, _language_model, ("\\data\\", "\\end\\", "ngram 4=1", "</s>", "<s>", "<unk>", "\t", "\n")
-    ),
-    "lstm": Reader(seeds.lstms, _language_model, (*MODEL, "settings", "hidden", "embedding.weight")),
-    "tuned": Reader(seeds.tuned_files, _tuned, MODEL),
-    "boundaries": Reader(seeds.boundaries, _boundaries, MODEL, cheap=False),
+    "arpa": Reader(seeds.arpas, _arpa, ("\\data\\", "\\end\\", "ngram 4=1", "</s>", "<s>", "<unk>", "\t", "\n")),
     "corrections": Reader(
         seeds.corrections, _corrections, ("what", "old", "new", "undo", "wrote", *GRID), given=("a.wav",)
     ),
@@ -414,8 +341,5 @@ READERS: dict[str, Reader] = {
     ),
     "dictionary": Reader(seeds.dictionaries, _dictionary, ("\t", "(2)", ";;;", " # ", "AH0", "0.5")),
     "text": Reader(seeds.texts, lambda: read_text(Path("t.txt")), (" ", "\n")),
-    "metrics": Reader(seeds.metrics, lambda: read_epochs(Path("run")), ("epoch", "loss", "dev_per")),
-    "plot": Reader(seeds.metrics, _plot, ("epoch", "loss", "dev_per"), makes=("curves.png", ".speechctc"), cheap=False),
-    "run": Reader(seeds.runs, _run, MODEL, makes=("run/", "runs/", "features/"), cheap=False),
     "start": Reader(seeds.folders, _folder, GRID, said=MPG123, cheap=False),
 }

@@ -7,10 +7,8 @@ import io
 import json
 import re
 import tempfile
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import soundfile
@@ -21,24 +19,14 @@ from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
-from speechctc.core.progress import Reporter
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
-from speechctc.inference.boundary_model import BoundaryModel
-from speechctc.inference.boundary_training import BoundaryNet
 from speechctc.inference.calibration import Calibration
-from speechctc.inference.goodness import RANKS, Goodness, Usual
 from speechctc.lm.automaton import PhoneLM
-from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm, SavedLstm, save_lstm
-from speechctc.lm.tuned import write_tuned
-from speechctc.model.checkpoint import Checkpoint, arrays_of, save_checkpoint
+from speechctc.model.checkpoint import Checkpoint, save_checkpoint
 from speechctc.model.net import build_net
 from speechctc.phones.inventory import inventory_of
 from speechctc.studio.document import Document
-from speechctc.training.distributed import Ranks
-from speechctc.training.run_state import ResumeState, run_record
-from speechctc.training.runs import Run
-from speechctc.training.trainer import Trainer
 from tests.audio.test_textgrids import SHORT
 from tests.lm.arpa_texts import SRILM
 
@@ -208,83 +196,8 @@ def checkpoints() -> list[Files]:
     return [dict(model()), {name: raw for name, raw in model().items() if not name.startswith("lm")}]
 
 
-def calibrations() -> list[Files]:
-    return [{"calibration.json": model()["calibration.json"]}]
-
-
-def language_models() -> list[Files]:
-    return [{"lm.safetensors": model()["lm.safetensors"]}]
-
-
-@lru_cache
-def _run() -> Files:
-    """Return a run that saved its state, with the features it was trained on."""
-    wanted = config()
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
-        for split in ("train", "dev"):
-            _write_shards(work / "features" / split)
-        placed = wanted.model_copy(
-            update={"run": work / "run", "data": wanted.data.model_copy(update={"dir": work / "features"})}
-        )
-        run = Run(work / "run")
-        trainer = Trainer(placed, run, torch.device("cpu"), Ranks(), Reporter(quiet=True))
-        run.folder.mkdir()
-        made = run_record(wanted, trainer.data.shards, torch.device("cpu"), 1)
-        run.record.write_text(json.dumps({**made, "resumed": []}), encoding="utf-8")
-        run.config.write_text(yaml.safe_dump(wanted.to_dict()), encoding="utf-8")
-        run.metrics.write_text('{"epoch": 0, "step": 1, "loss": 0.5, "dev_per": 10.0}\n', encoding="utf-8")
-        everyone = np.arange(len(trainer.data.train.split))
-        state = ResumeState(trainer.progress, 0, everyone, trainer.data.train.limits, 1).to_tensors(len(everyone))
-        learner, facts = trainer.learner, {"epoch": 1, "step": 1}
-        state |= learner.to_tensors()
-        saved = Checkpoint.of(wanted, trainer.data.inventory, learner.net, learner.mean, learner.std, facts, state)
-        save_checkpoint(run.last, saved)
-        return _read(work)
-
-
-def record() -> dict[str, Any]:
-    """Return the record of the run."""
-    made = dict(json.loads(_run()["run/run.json"]))
-    del made["resumed"]
-    return made
-
-
-def runs() -> list[Files]:
-    best = {f"run/best/{name}": raw for name, raw in model().items()}
-    return [dict(_run()), _run() | best]
-
-
-def metrics() -> list[Files]:
-    """Return what a run says of its epochs."""
-    keys = ("loss", "dev_loss", "dev_per", "blank_share", "entropy", "gradient_norm", "lr")
-    lines = [json.dumps({"epoch": k, "step": 5 * k, **{key: 1 / (k + 1) for key in keys}}) for k in range(3)]
-    return [{"run/metrics.jsonl": "".join(f"{line}\n" for line in lines).encode()}]
-
-
 def arpas() -> list[Files]:
     return [{"lm.arpa": SRILM.encode()}, {"lm.arpa": gzip.compress(SRILM.encode(), mtime=0)}]
-
-
-@lru_cache
-def _lstm() -> Files:
-    settings = LstmConfig(embedding=2, hidden=3, layers=1)
-    torch.manual_seed(1)
-    made = LstmModel(PhoneLstm(len(PHONES) + 1, settings), inventory_of(PHONES), settings)
-    with tempfile.TemporaryDirectory() as name:
-        save_lstm(Path(name) / "lm", SavedLstm(made, {"epoch": 1}))
-        return _read(Path(name) / "lm")
-
-
-def lstms() -> list[Files]:
-    return [dict(_lstm())]
-
-
-def tuned_files() -> list[Files]:
-    entry = {"lms": "ab", "lm_weight": 0.5, "lm_bonus": 0.1, "lm_share": 0.0, "beam": 8}
-    with tempfile.TemporaryDirectory() as name:
-        write_tuned(Path(name) / "tuned.json", entry)
-        return [_read(Path(name))]
 
 
 def dictionaries() -> list[Files]:
@@ -301,25 +214,6 @@ def texts() -> list[Files]:
 def inventories() -> list[Files]:
     texts = ("a b ʃ t͡s aː aɪ\n", "phone\tcount\na\t5\nʃ\t2\n")
     return [{"i.txt": each.encode(code)} for each in texts for code in ("utf-8", "utf-16")]
-
-
-def goodnesses() -> list[Files]:
-    with tempfile.TemporaryDirectory() as name:
-        own, count = Goodness.untaught(PHONES), len(PHONES) + 1
-        quantiles = np.tile(np.linspace(-9, 9, len(RANKS)), (count, 1))
-        usual = Usual(quantiles, np.full(count, -2.0), np.ones(2), {"de": PHONES[:1]}, (0.5, 0.7))
-        replace(own, usual=usual).save(Path(name))
-        return [_read(Path(name))]
-
-
-def encoders() -> list[Files]:
-    about = {"model_type": "wav2vec2", "conv_kernel": [10, 3], "conv_stride": [5, 2], "hidden_size": 4}
-    sound = {"sampling_rate": 16000, "do_normalize": True}
-    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-1.safetensors"}}
-    files = {"config.json": about | {"num_hidden_layers": 2}, "preprocessor_config.json": sound}
-    texts = {f"e/{name}": json.dumps(each).encode() for name, each in files.items()}
-    whole = {"e/model.safetensors.index.json": json.dumps(index).encode(), "e/model-1.safetensors": b"weights"}
-    return [texts | {"e/model.safetensors": b"weights"}, texts | whole]
 
 
 def rounds() -> list[Files]:
@@ -371,18 +265,6 @@ def streams() -> list[Files]:
     """Return recordings that standard input takes."""
     kinds = [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III")]
     return [{"a.wav": recording(*kind)} for kind in (*kinds, ("AIFF", "PCM_16"), ("NIST", "PCM_16"))]
-
-
-@lru_cache
-def _boundaries() -> Files:
-    torch.manual_seed(1)
-    with tempfile.TemporaryDirectory() as name:
-        BoundaryModel(arrays_of(BoundaryNet().state_dict()), 16000).save(Path(name) / "boundaries.safetensors")
-        return _read(Path(name))
-
-
-def boundaries() -> list[Files]:
-    return [_boundaries()]
 
 
 def corrections() -> list[Files]:
