@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from speechctc.cli import app
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.maxout import PieceWins
 from speechctc.model.net import net_of
 from speechctc.stages.inspect import layers_of, look_inside, net_input_of, saliency
+from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 
 SAMPLES = sing(["low", "top", "mid"], np.random.default_rng(0))[0]
@@ -64,26 +64,15 @@ def test_saliency_is_the_derivative_times_the_input(tiny_model: Path) -> None:
     assert found.max() == pytest.approx(total, rel=0.05)
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["speechctc", "inspect", *arguments])
-    with pytest.raises(SystemExit) as left:
-        app.main()
-    return int(left.value.code or 0)
-
-
-def test_the_command_writes_pictures_and_a_page(
-    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_pictures_and_a_page(speechctc: Command, tiny_model: Path, here: Path) -> None:
     pytest.importorskip("matplotlib")
     write_song(here / "a.wav", ["low", "top", "mid"])
-    model = ["--model", str(tiny_model)]
-    assert call(monkeypatch, *model, "--audio", "a.wav", "--layer", "dense1", "--phone", "top") == 0
+    use = ("inspect", "--model", tiny_model, "--audio", "a.wav")
+    assert speechctc(*use, "--layer", "dense1", "--phone", "top").status == 0
     names = {path.name for path in (here / "inside").iterdir() if path.suffix}
     made = ["filters", "functions", "maps-dense1", "posteriors", "saliency", "wins"]
     assert {f"{name}.png" for name in made} | {"inside.html"} <= names
     page = (here / "inside" / "inside.html").read_text()
     assert page.count("<img ") == page.count(' alt="') == 6 and "Saliency of [top]" in page
-    capsys.readouterr()
-    for wrong, said in ((["--layer", "conv9"], "name one of: conv1 conv2 dense1"), (["--phone", "zz"], "'zz'")):
-        assert call(monkeypatch, *model, "--audio", "a.wav", *wrong) == 2
-        assert said in capsys.readouterr().err
+    for wrong, said in ((("--layer", "conv9"), "name one of: conv1 conv2 dense1"), (("--phone", "zz"), "'zz'")):
+        assert said in one_line_error(speechctc(*use, *wrong))

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
-from speechctc.cli import app
 from speechctc.stages.check_labels import doubt
+from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 
 SONG = ["low", "top", "mid", "high", "low"]
@@ -35,22 +35,14 @@ def write_corpus(folder: Path, songs: dict[str, list[str]], labels: dict[str, li
     return folder / "c.yaml"
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["speechctc", "check-labels", *arguments])
-    with pytest.raises(SystemExit) as left:
-        app.main()
-    return int(left.value.code or 0)
-
-
-def test_wrong_labels_come_first_with_their_place(
-    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_labels_come_first_with_their_place(speechctc: Command, tiny_model: Path, here: Path) -> None:
     songs = {f"u{k}": SONG[k % 3 :] + SONG[: k % 3] for k in range(8)}
     labels = {"u2": songs["u0"], "u5": [*songs["u5"][:1], *songs["u5"][2:]], "u7": ["low"] * 400}
     config = write_corpus(here, songs, labels)
     before = {path: path.read_bytes() for path in here.iterdir()}
-    assert call(monkeypatch, "--config", str(config), "--model", str(tiny_model), "--report", "page") == 0
+    done = speechctc("check-labels", "--config", config, "--model", tiny_model, "--report", "page")
     rows = list(csv.DictReader((here / "suspects.tsv").read_text().splitlines(), delimiter="\t"))
+    assert done.status == 0 and max(map(len, done.out.splitlines())) < 200
     assert [row["rank"] for row in rows] == [str(k) for k in range(1, 9)] and {row["id"] for row in rows} == set(songs)
     assert {row["id"] for row in rows[:3]} == set(labels) and rows[0]["id"] == "u7" and rows[0]["gain"] == "inf"
     (missing,) = [row for row in rows if row["id"] == "u5"]
@@ -61,16 +53,13 @@ def test_wrong_labels_come_first_with_their_place(
     assert re.search(r"speechctc studio \S*u5\.wav</code>", page)
     assert "u5" in page and "The labels do not fit" in page and page.count("<audio") >= 3
     assert {path: path.read_bytes() for path in before} == before
-    assert max(map(len, capsys.readouterr().out.splitlines())) < 200
 
 
-def test_a_corpus_with_other_phones_is_refused_in_a_line(
-    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_corpus_with_other_phones_is_refused_in_a_line(speechctc: Command, tiny_model: Path, here: Path) -> None:
     songs = {f"u{k}": SONG for k in range(4)}
     config = write_corpus(here, songs, {id: ["a", "b"] for id in songs})
-    assert call(monkeypatch, "--config", str(config), "--model", str(tiny_model)) == 2
-    assert "none of 4 utterances can be checked; the first: the label 'a'" in capsys.readouterr().err
+    said = one_line_error(speechctc("check-labels", "--config", config, "--model", tiny_model))
+    assert "none of 4 utterances can be checked; the first: the label 'a'" in said
     assert not (here / "suspects.tsv").exists()
 
 
@@ -102,7 +91,7 @@ def test_labels_that_cannot_fit_are_infinitely_doubtful() -> None:
 
 
 def test_utterances_that_are_cut_from_a_recording_are_heard_alone(
-    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+    speechctc: Command, tiny_model: Path, here: Path
 ) -> None:
     songs, wrong = [SONG, SONG[1:] + SONG[:1], SONG[::-1], SONG], 2
     waves, phones, at = [], [], 0.0
@@ -119,7 +108,7 @@ def test_utterances_that_are_cut_from_a_recording_are_heard_alone(
     (root / "all.TextGrid").write_text(textgrid_text(at, {"phones": phones}))
     config = here / "c.yaml"
     config.write_text(json.dumps({"corpus": {"kind": "textgrid", "root": str(root), "phones": "found"}}))
-    assert call(monkeypatch, "--config", str(config), "--model", str(tiny_model), "--report", "page") == 0
+    assert speechctc("check-labels", "--config", config, "--model", tiny_model, "--report", "page").status == 0
     rows = list(csv.DictReader((here / "suspects.tsv").read_text().splitlines(), delimiter="\t"))
     begin = phones[wrong * len(SONG)].start
     assert len(rows) == 4 and float(rows[0]["gain"]) > 10 > max(float(row["gain"]) for row in rows[1:])

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from speechctc.cli import app
 from speechctc.config.load import load_config
 from speechctc.corpora.registry import read_corpus
 from speechctc.stages.doctor.examine import check_corpus, listen
 from speechctc.stages.doctor.finding import Diagnosis, Finding
 from speechctc.stages.doctor.machine import check_machine, why_no_gpu
 from speechctc.stages.doctor.sound_checks import Heard, Place, check_sounds
+from tests.command import Command
 from tests.stages.spoilt import FAULTS, Tones, clean
 from tests.train_helpers import Recorder
 
@@ -42,37 +42,24 @@ def test_a_fault_is_found_and_nothing_else(fault: str, tmp_path: Path) -> None:
     assert all(each.what and each.why and each.fix for each in found)
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["speechctc", "doctor", *arguments])
-    with pytest.raises(SystemExit) as left:
-        app.main()
-    return int(left.value.code or 0)
-
-
-def test_the_command_prints_findings_and_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_findings_and_json(speechctc: Command, tmp_path: Path) -> None:
     tones = clean(tmp_path)
     FAULTS["a clipped recording"][0](tones)
-    config = str(tones.write())
-    assert call(monkeypatch, "--config", config, "--json", str(tmp_path / "found.json")) == 0
-    said = capsys.readouterr().out
-    assert "\nmemory" in said and "an epoch" not in said
+    status, said, _ = speechctc("doctor", "--config", tones.write(), "--json", tmp_path / "found.json")
+    assert status == 0 and "\nmemory" in said and "an epoch" not in said
     assert "recordings that are clipped, with peaks cut flat: 1\n  where: " in said
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["possible"] and [each["kind"] for each in found["findings"]] == ["clipped"]
     assert set(found["findings"][0]) == {"kind", "severity", "what", "where", "why", "fix"}
 
 
-def test_a_corpus_that_cannot_be_trained_on_gives_status_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_corpus_that_cannot_be_trained_on_gives_status_1(speechctc: Command, tmp_path: Path) -> None:
     tones = clean(tmp_path)
     for path in tmp_path.glob("*.wav"):
         path.unlink()
-    assert call(monkeypatch, "--config", str(tones.write()), "--json", "-") == 1
-    found = json.loads(capsys.readouterr().out)
-    assert not found["possible"] and found["findings"][0]["severity"] == "stops"
+    status, out, _ = speechctc("doctor", "--config", tones.write(), "--json", "-")
+    found = json.loads(out)
+    assert status == 1 and not found["possible"] and found["findings"][0]["severity"] == "stops"
     assert "none of 12 rows can be used" in found["findings"][0]["what"]
 
 

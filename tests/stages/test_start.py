@@ -16,7 +16,6 @@ import soundfile
 from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import find_recordings
 from speechctc.audio.textgrids import textgrid_text
-from speechctc.cli import app
 from speechctc.config.load import load_config
 from speechctc.core import written
 from speechctc.core.errors import InputError
@@ -160,9 +159,7 @@ def test_textgrids_without_phones_are_said(here: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["nothing", "missing", "file", "text"])
-def test_nothing_usable_is_one_line(
-    what: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_usable_is_one_line(speechctc: Command, what: str, here: Path) -> None:
     if what == "file":
         Path(what).write_text("x")
     elif what != "missing":
@@ -170,12 +167,8 @@ def test_nothing_usable_is_one_line(
     if what == "text":
         Path("text/a.TextGrid").write_text("no recording")
         Path("text/b.csv").write_text("a,b\n1,2\n")
-    monkeypatch.setattr(sys, "argv", ["speechctc", "start", what])
-    with pytest.raises(SystemExit) as left:
-        app.main()
-    captured = capsys.readouterr()
-    assert left.value.code == 2 and captured.out == ""
-    assert captured.err.startswith(f"speechctc: {what}: ") and captured.err.count("\n") == 1
+    status, out, err = speechctc("start", what)
+    assert status == 2 and out == "" and err.startswith(f"speechctc: {what}: ") and err.count("\n") == 1
 
 
 def test_it_needs_no_torch(here: Path) -> None:
