@@ -76,7 +76,7 @@ class Judge:
         said = (self.root / "said").read_bytes().decode("utf-8", "replace")
         now = {str(path.relative_to(self.input)): path for path in self.input.rglob("*") if path.is_file()}
         kept = {name for name, raw in files.items() if name in now and now[name].read_bytes() == raw}
-        changed = [name for name in {*now, *files} - kept if not name.startswith(reader.makes or "\0")]
+        changed = [*({*now, *files} - kept)]
         for finding in (
             f"its message {line_fault(refusal)}: {refusal}" if line_fault(refusal) else "",
             f"a seed is not read: {refusal}" if first and refusal else "",

@@ -63,8 +63,6 @@ class Reader:
         Words that mean something to it.
     given : tuple of str
         Files of the input that are left as they are.
-    makes : tuple of str
-        Files that it may write beside the input, and so replace.
     said : tuple of str
         How the lines begin that a library may print on standard error.
     cheap : bool
@@ -75,7 +73,6 @@ class Reader:
     read: Callable[[], object]
     words: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
-    makes: tuple[str, ...] = ()
     said: tuple[str, ...] = ("\0",)
     cheap: bool = True
 
