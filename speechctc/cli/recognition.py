@@ -265,7 +265,7 @@ def score_phones_command(given: ScorePhones) -> None:
 
 def _align(given: Align | ScorePhones) -> None:
     """Align recordings; `ScorePhones`: also say how well each phone was said."""
-    from speechctc.corpora.transcripts import Choice, find_tasks
+    from speechctc.corpora.transcripts import TranscriptOptions, find_tasks
     from speechctc.inference.output import Work
     from speechctc.stages.align import align, in_own_languages, say_if_untaught
 
@@ -274,7 +274,7 @@ def _align(given: Align | ScorePhones) -> None:
     scoring = given if isinstance(given, ScorePhones) else None
     options = _output(given, scored=scoring is not None)
     labels: Labels = "phones" if given.words is None else "words"
-    choice = Choice(given.tier, labels, given.limits)
+    choice = TranscriptOptions(given.tier, labels, given.limits)
     tasks = find_tasks(given.audio or (), given.phones, given.words or given.transcripts, choice, new_reporter())
     if given.intervals and "textgrid" not in options.forms:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")

@@ -43,10 +43,10 @@ OWN_GROUP: dict[str, Any]
 if sys.platform == "win32":
     # SIGTERM ends a process on Windows at once. CTRL_BREAK reaches a process that leads a group of its own.
     STOP, OWN_GROUP = signal.CTRL_BREAK_EVENT, {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    _HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)
 else:
     STOP, OWN_GROUP = signal.SIGTERM, {}
-    _HEARD = (signal.SIGINT, signal.SIGTERM)
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def stop_requests(handle: Callable[[int], None]) -> Iterator[None]:
     """
     asked = False
 
-    def heard(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         nonlocal asked
         if asked and number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -65,7 +65,7 @@ def stop_requests(handle: Callable[[int], None]) -> Iterator[None]:
         handle(128 + number)
 
     try:
-        before = {number: signal.signal(number, heard) for number in _HEARD}
+        before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     except ValueError:
         yield
         return

@@ -30,7 +30,7 @@ class Reporter:
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self.quiet = quiet
-        self._beside: Callable[[str], None] | None = None
+        self._status: Callable[[str], None] | None = None
 
     def note(self, *texts: str) -> None:
         """Print a line for each text: line ends in it, from names of files or labels, are escaped."""
@@ -64,15 +64,15 @@ class Reporter:
             def advance(steps: int = 1, text: str = "") -> None:
                 bar.update(task, advance=steps, text=escape(_printable(text)))
 
-            self._beside = lambda text: advance(0, text)
+            self._status = lambda text: advance(0, text)
             try:
                 yield advance
             finally:
-                self._beside = None
+                self._status = None
 
-    def beside(self, text: str) -> None:
+    def status(self, text: str) -> None:
         """Show a text beside the progress bar, if there is one; from any thread."""
-        if (show := self._beside) is not None:
+        if (show := self._status) is not None:
             show(text)
 
 

@@ -27,7 +27,7 @@ from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows
 from speechctc.corpora.textgrid import eaf_files
-from speechctc.corpora.tier_utterances import NOBODY, without_drafts
+from speechctc.corpora.tier_utterances import NOT_CORRECTED, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
 
@@ -170,53 +170,53 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
         raise InputError(f"{folder}: {what}", "name the folder that holds your recordings")
     found = attempt(find_recordings, [folder])
     recordings = [] if isinstance(found, InputError) else [recording.path for recording in found]
-    look = Survey(folder, recordings, _given(settings), settings, left_out([folder]))
+    result = Survey(folder, recordings, _given(settings), settings, left_out([folder]))
     for kind, find in _KINDS.items():
-        if look.given.get("kind", kind) != kind:
+        if result.given.get("kind", kind) != kind:
             continue
         config = None
         try:
-            config = find(look)
+            config = find(result)
             corpus = read_corpus(config) if config else None
         except InputError as error:
-            look.to_test = look.to_test or _to_test(config)
-            if settings and look.to_test is None and not look.of_words:  # what was asked for does not do
+            result.to_test = result.to_test or _to_test(config)
+            if settings and result.to_test is None and not result.of_words:  # what was asked for does not do
                 raise
-            look.notes.append(f"not used: {error}")
-            look.mend = look.mend or kind == "table"
-            look.drafts = look.drafts or NOBODY in str(error)
+            result.notes.append(f"not used: {error}")
+            result.mend = result.mend or kind == "table"
+            result.drafts = result.drafts or NOT_CORRECTED in str(error)
             continue
         if config and corpus:
-            _add_labelled(look, *_divided(look, config, corpus))
-            look.notes += _held_out(look, config)
-            return look
-    if not look.recordings:
-        first = f" ({look.notes[0]})" if look.notes else ""
+            _add_labelled(result, *_divided(result, config, corpus))
+            result.notes += _held_out(result, config)
+            return result
+    if not result.recordings:
+        first = f" ({result.notes[0]})" if result.notes else ""
         fix = "name the folder that holds your recordings (WAV, FLAC, OGG, MP3, ...) and their TextGrids or tables"
         raise InputError(f"{folder}: no recordings in this folder, and no table that names recordings{first}", fix)
-    look.sound = listen(look.recordings)
-    look.unlabelled = len(look.sound.paths)
-    if files := list(_transcripts(look)):
-        look.transcripts = True
+    result.sound = audio_facts(result.recordings)
+    result.unlabelled = len(result.sound.paths)
+    if files := list(_transcripts(result)):
+        result.transcripts = True
         endings = Counter(next(filter(path.name.lower().endswith, _TRANSCRIPTS)) for path in files)
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
-        look.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
-    return look
+        result.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
+    return result
 
 
-def _transcripts(look: Survey) -> Iterator[Path]:
+def _transcripts(result: Survey) -> Iterator[Path]:
     """Yield the files that look like transcripts of a kind that is not read."""
-    stems = {path.with_suffix("") for path in look.recordings}
-    for path in written.changed([path for path in files_below(look.folder) if path.is_file()]):
+    stems = {path.with_suffix("") for path in result.recordings}
+    for path in written.changed([path for path in files_below(result.folder) if path.is_file()]):
         if path.name.lower().endswith(_TRANSCRIPTS[:-2]) or (
             path.suffix.lower() in _TRANSCRIPTS and path.with_suffix("") in stems
         ):
             yield path
 
 
-def _held_out(look: Survey, config: CorpusConfig) -> Iterator[str]:
+def _held_out(result: Survey, config: CorpusConfig) -> Iterator[str]:
     """Yield a warning if what is trained on is named like what scores a model."""
-    folder = look.folder.resolve()
+    folder = result.folder.resolve()
     train, names = folder.with_name("train"), [folder.name, *(path.stem for path in config.tables.of("train"))]
     for name in [name for name in names if HELD_OUT & set(re.split(r"[\W\d_]+", name.lower()))][:1]:
         beside = f", such as {train}" if train.is_dir() else ""
@@ -242,40 +242,40 @@ def _given(settings: Sequence[str]) -> dict[str, Any]:
     return dict(values.get("corpus", {}))
 
 
-def _divided(look: Survey, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusConfig, Corpus]:
+def _divided(result: Survey, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusConfig, Corpus]:
     """Return the corpus with its labels divided into IPA symbols, if they look like strings of these as written."""
-    if "segment" in look.given or config.phones != "found":
+    if "segment" in result.given or config.phones != "found":
         return config, corpus
     as_written = config.model_copy(update=dict.fromkeys(MARKS, "keep"))
     written = corpus if config == as_written else read_corpus(as_written)
     counts = Counter(phone for utterance in written.utterances() for phone in utterance.phones)
     if not are_strings(counts):
         return config, corpus
-    look.given["segment"] = "ipa"
-    look.notes.append(note_text("divided", labels=counted(counts, 3)))
+    result.given["segment"] = "ipa"
+    result.notes.append(note_text("divided", labels=counted(counts, 3)))
     config = config.model_copy(update={"segment": "ipa"})
     return config, read_corpus(config)
 
 
-def _add_labelled(look: Survey, config: CorpusConfig, corpus: Corpus) -> None:
+def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     """Add the labelled recordings, and facts of them and of the others."""
     used = {utterance.audio for utterance in corpus.utterances()}
     own = {path.resolve() for path in used}  # a link to one of them is no other recording
-    others = listen(path for path in look.recordings if path.resolve() not in own)
+    others = audio_facts(path for path in result.recordings if path.resolve() not in own)
     siblings = Siblings()
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
-        look.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
-        beside = sum(siblings.find(path, [".textgrid"]) is not None for path in look.recordings)
+        result.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
+        beside = sum(siblings.find(path, [".textgrid"]) is not None for path in result.recordings)
         if beside and config.kind == "table":
-            look.notes.append(f"not used: TextGrids beside {numbered(beside)}; corpus.kind=textgrid reads them")
+            result.notes.append(f"not used: TextGrids beside {numbered(beside)}; corpus.kind=textgrid reads them")
     else:
-        look.refused = sum(siblings.find(path, [".textgrid", ".phn"]) is not None for path in others.paths)
-    look.config, look.corpus, look.sound = config, corpus, listen(used)
-    look.unlabelled = len(others.paths) - look.refused
-    look.broken = others.unreadable
+        result.refused = sum(siblings.find(path, [".textgrid", ".phn"]) is not None for path in others.paths)
+    result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
+    result.unlabelled = len(others.paths) - result.refused
+    result.broken = others.unreadable
 
 
-def listen(recordings: Iterable[Path]) -> AudioFacts:
+def audio_facts(recordings: Iterable[Path]) -> AudioFacts:
     """Return facts from the headers of recordings."""
     sound = AudioFacts()
     for path in sorted(set(recordings)):
@@ -292,29 +292,29 @@ def listen(recordings: Iterable[Path]) -> AudioFacts:
     return sound
 
 
-def _as_tables(look: Survey) -> CorpusConfig | None:
+def _as_tables(result: Survey) -> CorpusConfig | None:
     """Return the config for the tables that have the columns of a corpus; None if there are none."""
     rows: dict[Path, list[Row]] = {}
-    names = [path for path in files_below(look.folder) if path.is_file()]
+    names = [path for path in files_below(result.folder) if path.is_file()]
     tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE)]
     tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
-    for path in [*tables, *corpora_in(look.folder, names)]:
+    for path in [*tables, *corpora_in(result.folder, names)]:
         try:
             rows[path] = _some_rows(path)
         except InputError as error:
             if path.suffix.lower() not in MAYBE:
-                look.notes.append(f"not used: {error}")
-                look.mend = look.mend or _seems_meant(path, look.recordings)
+                result.notes.append(f"not used: {error}")
+                result.mend = result.mend or _has_labels(path, result.recordings)
     if not rows:
         return None
-    chosen = _splits({path: len(each) for path, each in rows.items()}, look.folder)
+    chosen = _splits({path: len(each) for path, each in rows.items()}, result.folder)
     left = [str(path) for path in rows if path not in chosen.values()]
     if left:
-        look.notes.append(f"not used: {len(left)} more tables ({first_few(left, 3)})")
-    if not {"language", "dictionary"} & set(look.given):
-        look.of_words = not any(row.phones or "language" in dict(row.traits) for row in rows[chosen["train"]])
+        result.notes.append(f"not used: {len(left)} more tables ({first_few(left, 3)})")
+    if not {"language", "dictionary"} & set(result.given):
+        result.of_words = not any(row.phones or "language" in dict(row.traits) for row in rows[chosen["train"]])
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
-    configs = [look.config_of(**values, root=root) for root in (None, str(look.folder), ".")]
+    configs = [result.config_of(**values, root=root) for root in (None, str(result.folder), ".")]
     return max(configs, key=_usable)
 
 
@@ -326,7 +326,7 @@ def _some_rows(path: Path) -> list[Row]:
     return rows
 
 
-def _seems_meant(table: Path, recordings: Sequence[Path]) -> bool:
+def _has_labels(table: Path, recordings: Sequence[Path]) -> bool:
     """Return whether a table that is not one of a corpus has a column of labels, or names recordings."""
     found = attempt(read_text, table)
     text = "" if isinstance(found, InputError) else found.text.lower()
@@ -360,29 +360,29 @@ def _usable(config: CorpusConfig) -> int:
     return 0 if isinstance(corpus, InputError) else len(corpus.utterances())
 
 
-def _as_textgrids(look: Survey) -> CorpusConfig | None:
+def _as_textgrids(result: Survey) -> CorpusConfig | None:
     """Return the config for TextGrids beside recordings; None if there are none."""
     siblings = Siblings()
-    grids = [grid for path in look.recordings if (grid := siblings.find(path, [".textgrid"])) is not None]
+    grids = [grid for path in result.recordings if (grid := siblings.find(path, [".textgrid"])) is not None]
     if not grids:
-        alone = sum(path.suffix.lower() == ".textgrid" for path in files_below(look.folder))
+        alone = sum(path.suffix.lower() == ".textgrid" for path in files_below(result.folder))
         if alone:
-            near = next((near for path in look.recordings if (near := siblings.near(path, [".textgrid"]))), [])
+            near = next((near for path in result.recordings if (near := siblings.near(path, [".textgrid"]))), [])
             what = "TextGrids without a recording of the same name in their folder"
-            look.notes.append(f"not used: {alone} {what}{belongs_to_another(near)}")
+            result.notes.append(f"not used: {alone} {what}{belongs_to_another(near)}")
         return None
-    return look.tiers("textgrid", grids)
+    return result.tiers("textgrid", grids)
 
 
-def _as_elan(look: Survey) -> CorpusConfig | None:
+def _as_elan(result: Survey) -> CorpusConfig | None:
     """Return the config for files of ELAN; None if there are none."""
-    return look.tiers("elan", files) if (files := eaf_files(look.folder)) else None
+    return result.tiers("elan", files) if (files := eaf_files(result.folder)) else None
 
 
-def _as_timit(look: Survey) -> CorpusConfig | None:
+def _as_timit(result: Survey) -> CorpusConfig | None:
     """Return the config for a corpus in TIMIT's layout; None if there are no .PHN files."""
-    has_labels = any(path.suffix.lower() == ".phn" for path in files_below(look.folder))
-    return look.config_of(kind="timit", root=str(look.folder), phones="timit61") if has_labels else None
+    has_labels = any(path.suffix.lower() == ".phn" for path in files_below(result.folder))
+    return result.config_of(kind="timit", root=str(result.folder), phones="timit61") if has_labels else None
 
 
 _KINDS = {"table": _as_tables, "textgrid": _as_textgrids, "elan": _as_elan, "timit": _as_timit}

@@ -24,8 +24,8 @@ MIN_EDGE = 0.01  # seconds at either end of a recording that make no stretch of 
 PAD = 0.25  # longest silence that an utterance keeps before its first and after its last label, s
 MIN_SILENCE = 0.05  # shortest silence in which a long utterance is cut, s
 
-NOBODY = "as speechctc decode wrote it, nobody has corrected it"
-CURE = "speechctc mark-checked names those that are right; corpus.uncorrected=true takes all as correct"
+NOT_CORRECTED = "as speechctc decode wrote it, nobody has corrected it"
+UNCORRECTED_FIX = "speechctc mark-checked names those that are right; corpus.uncorrected=true takes all as correct"
 # What a warning of such files begins with.
 UNCORRECTED = "left out, because they are as speechctc decode wrote them and nobody has corrected them"
 
@@ -406,7 +406,7 @@ class TierReader:
                 is_draft = not written.changed([labelled.file])
                 (self._uncorrected if is_draft else self._edited).append(labelled.file)
                 if is_draft and not self._config.uncorrected:
-                    raise InputError(f"{labelled.file}: {NOBODY}", CURE)
+                    raise InputError(f"{labelled.file}: {NOT_CORRECTED}", UNCORRECTED_FIX)
             self._files.append((labelled, split))
         except InputError as error:
             self.builder.rejected[split].append(Rejected(id, str(error)))
@@ -435,9 +435,9 @@ class TierReader:
         if not builder.utterances["train"] and not builder.utterances[needed]:
             reasons = [each.reason for split in SPLITS for each in builder.rejected[split]]
             is_misnamed = any(": no tier " in reason for reason in reasons)  # the tier, and drafts say nothing of that
-            reasons.sort(key=lambda reason: (NOBODY in reason) == is_misnamed)
+            reasons.sort(key=lambda reason: (NOT_CORRECTED in reason) == is_misnamed)
             raise InputError(what, reasons[0] if reasons else fix)
-        left_out = f"{UNCORRECTED} ({CURE})"
+        left_out = f"{UNCORRECTED} ({UNCORRECTED_FIX})"
         drafts = [Path(file.name) for file in self._uncorrected]
         builder.warn_of(drafts, note_text("drafts") if self._config.uncorrected else left_out)
         builder.warn_of([Path(file.name) for file in written.unrecorded(self._edited)], note_text("no record"))
@@ -447,7 +447,7 @@ class TierReader:
 
 def without_drafts(rejected: Iterable[Rejected]) -> list[Rejected]:
     """Return what was rejected without drafts that nobody corrected, which one warning counts."""
-    return [each for each in rejected if NOBODY not in each.reason]
+    return [each for each in rejected if NOT_CORRECTED not in each.reason]
 
 
 def is_decoded(tiers: Sequence[Tier]) -> bool:

@@ -40,7 +40,7 @@ Labels = Literal["phones", "words"]
 SHOWN = 40  # signs of a phrase in an error
 
 
-class Annotated(NamedTuple):
+class Phrase(NamedTuple):
     """Labels that lie between two times of a recording, in seconds."""
 
     start: float
@@ -60,7 +60,7 @@ class Transcript(NamedTuple):
         The file that they were read from.
     note : str
         What the user should know about how the file was read, or ``""``.
-    phrases : tuple of Annotated
+    phrases : tuple of Phrase
         The labels in parts, in the order of time, if their times are limits: each part lies between its own.
     language : str
         Of the words, if a table names it in its column ``language``, or ``""``.
@@ -70,14 +70,14 @@ class Transcript(NamedTuple):
     starts: tuple[float, ...] = ()
     file: Path | None = None
     note: str = ""
-    phrases: tuple[Annotated, ...] = ()
+    phrases: tuple[Phrase, ...] = ()
     language: str = ""
 
 
 TranscriptOrError = Transcript | InputError  # a transcript, or the reason why there is none
 
 
-class Choice(NamedTuple):
+class TranscriptOptions(NamedTuple):
     """What to read of transcripts.
 
     Attributes
@@ -95,7 +95,7 @@ class Choice(NamedTuple):
     limits: bool | None = None
 
 
-def read_transcript(file: Path, recording: Path, choice: Choice) -> Transcript:
+def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> Transcript:
     """Read the phones or words of a recording from a file, whose format is told by its ending.
 
     Parameters
@@ -104,7 +104,7 @@ def read_transcript(file: Path, recording: Path, choice: Choice) -> Transcript:
         A .PHN file, a TextGrid, or a text file with labels separated by white space.
     recording : Path
         The times of a .PHN file are in its samples.
-    choice : Choice
+    choice : TranscriptOptions
 
     Raises
     ------
@@ -140,13 +140,13 @@ def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Tra
 
 def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None) -> Transcript:
     """Return labels in the order of time, with their times as limits or as what an alignment is compared with."""
-    parts = [Annotated(start, end, tuple(label.split())) for start, end, label in intervals]
+    parts = [Phrase(start, end, tuple(label.split())) for start, end, label in intervals]
     if not (any(len(part.labels) > 1 for part in parts) if limits is None else limits):
         return Transcript(tuple(each.label for each in intervals), tuple(each.start for each in intervals), file)
     return Transcript(tuple(label for part in parts for label in part.labels), (), file, "", _limits(str(file), parts))
 
 
-def _limits(where: str, parts: Sequence[Annotated]) -> tuple[Annotated, ...]:
+def _limits(where: str, parts: Sequence[Phrase]) -> tuple[Phrase, ...]:
     """Return parts in the order of time; those that overlap by less than `MAX_OVERLAP` touch.
 
     Raises
@@ -154,7 +154,7 @@ def _limits(where: str, parts: Sequence[Annotated]) -> tuple[Annotated, ...]:
     InputError
         Times are empty, or overlap.
     """
-    found: list[Annotated] = []
+    found: list[Phrase] = []
     for part in sorted(parts):
         said = f"{_quoted(part)} from {part.start:.3f} to {part.end:.3f} s"
         if part.end - part.start < MAX_OVERLAP:
@@ -169,7 +169,7 @@ def _limits(where: str, parts: Sequence[Annotated]) -> tuple[Annotated, ...]:
     return tuple(found)
 
 
-def _quoted(part: Annotated) -> str:
+def _quoted(part: Phrase) -> str:
     text = " ".join(part.labels)
     return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
 
@@ -181,8 +181,8 @@ def _rate(recording: Path) -> int:
         return PHN_RATE
 
 
-def beside_each(
-    recordings: Sequence[Recording], choice: Choice, siblings: Siblings | None = None
+def read_beside(
+    recordings: Sequence[Recording], choice: TranscriptOptions, siblings: Siblings | None = None
 ) -> list[TranscriptOrError]:
     """Read the transcript in the folder of each recording; if a tier is named, only from files with tiers."""
     endings, siblings, found = _endings(choice), siblings or Siblings(), []
@@ -193,8 +193,8 @@ def beside_each(
     return _read_each(found, choice)
 
 
-def in_folder(
-    folder: Path, recordings: Sequence[Recording], choice: Choice, siblings: Siblings | None = None
+def read_in(
+    folder: Path, recordings: Sequence[Recording], choice: TranscriptOptions, siblings: Siblings | None = None
 ) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the subfolders that they have, too."""
     endings, siblings = _endings(choice), siblings or Siblings()
@@ -212,11 +212,13 @@ def in_folder(
     return _read_each(found, choice)
 
 
-def _endings(choice: Choice) -> tuple[str, ...]:
+def _endings(choice: TranscriptOptions) -> tuple[str, ...]:
     return TIERS if choice.tier else FILES if choice.labels == "phones" else FILES[1:]
 
 
-def _read_each(found: Sequence[tuple[Recording, Path | None, str]], choice: Choice) -> list[TranscriptOrError]:
+def _read_each(
+    found: Sequence[tuple[Recording, Path | None, str]], choice: TranscriptOptions
+) -> list[TranscriptOrError]:
     """Read the file found for each recording; where none was, the error says where it was looked for."""
     notes = _notes_on_names([(recording.path, file) for recording, file, _ in found if file is not None])
     read: list[TranscriptOrError] = []
@@ -263,7 +265,7 @@ def is_table(file: Path) -> bool:
 
 
 def in_table(
-    table: Path, recordings: Sequence[Recording] | None, choice: Choice, spare: list[str] | None = None
+    table: Path, recordings: Sequence[Recording] | None, choice: TranscriptOptions, spare: list[str] | None = None
 ) -> list[tuple[Recording, TranscriptOrError]]:
     """Pair the rows of a table with recordings, by their ids or file names; with None, with those that it names.
 
@@ -354,7 +356,7 @@ def _labels_of(row: Row, labels: Labels) -> tuple[str, ...] | None:
     return row.phones if labels == "phones" else tuple(row.words.split()) or None
 
 
-def _merged(table: Path, rows: Sequence[Row], choice: Choice) -> dict[Row, tuple[Annotated, ...]]:
+def _merged(table: Path, rows: Sequence[Row], choice: TranscriptOptions) -> dict[Row, tuple[Phrase, ...]]:
     """Return the rows with their phrases; of several with times and one recording the first, named like that."""
     groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
@@ -365,13 +367,13 @@ def _merged(table: Path, rows: Sequence[Row], choice: Choice) -> dict[Row, tuple
         what = f"{table}, line {bare.line}: no start and end, which other rows of {bare.audio} have"
         raise InputError(what, "add them")
     stems = Counter(Path(str(audio)).stem for audio in timed)
-    merged: dict[Row, tuple[Annotated, ...]] = {}
+    merged: dict[Row, tuple[Phrase, ...]] = {}
     for group in groups.values():
         row = group[0]
         if not (row.start or row.end):
             merged[row] = ()
             continue
-        parts = [Annotated(*_times(table, each), _labels_of(each, choice.labels) or ()) for each in group]
+        parts = [Phrase(*_times(table, each), _labels_of(each, choice.labels) or ()) for each in group]
         path = Path(row.audio or row.id).with_suffix("")
         id = row.id if len({each.id for each in group}) == 1 else path.stem if stems[path.stem] == 1 else str(path)
         if timed[row.audio or row.id] > 1 and id != row.id:
@@ -433,7 +435,7 @@ class Task(NamedTuple):
 
 
 def find_tasks(
-    arguments: Sequence[Path], phones: str | None, given: Path | None, choice: Choice, reporter: Reporter
+    arguments: Sequence[Path], phones: str | None, given: Path | None, choice: TranscriptOptions, reporter: Reporter
 ) -> list[Task]:
     """Pair recordings with their phones or words.
 
@@ -448,7 +450,7 @@ def find_tasks(
         A table with the columns id, audio, and phones or words; a folder of transcripts named like the recordings; or
         the transcript of a single recording. If this and `phones` are None, the transcripts are files in the folders
         of the recordings.
-    choice : Choice
+    choice : TranscriptOptions
     reporter : Reporter
         Receives the names of files that are left out.
 
@@ -492,7 +494,7 @@ def find_tasks(
     return _noted_tasks(zip(recordings, _known(recordings, phones, given, choice, reporter), strict=True), reporter)
 
 
-def _spare(folder: Path, recordings: Sequence[Recording], choice: Choice) -> list[str]:
+def _spare(folder: Path, recordings: Sequence[Recording], choice: TranscriptOptions) -> list[str]:
     """Return the names of transcripts in a folder that no recording has, and that speechctc has not written."""
     stems = {nfc(each.path.stem).lower() for each in recordings}
     files = (folder / name for name in sorted(os.listdir(folder)) if Path(name).suffix.lower() in _endings(choice))
@@ -508,7 +510,11 @@ def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter:
 
 
 def _known(
-    recordings: Sequence[Recording], phones: str | None, given: Path | None, choice: Choice, reporter: Reporter
+    recordings: Sequence[Recording],
+    phones: str | None,
+    given: Path | None,
+    choice: TranscriptOptions,
+    reporter: Reporter,
 ) -> list[TranscriptOrError]:
     if phones is not None:
         return [Transcript(tuple(phones.split()))]
@@ -525,7 +531,7 @@ def _known(
         return str(file) in left
 
     siblings = Siblings(is_result)
-    read = in_folder(given, recordings, choice, siblings) if given else beside_each(recordings, choice, siblings)
+    read = read_in(given, recordings, choice, siblings) if given else read_beside(recordings, choice, siblings)
     if left:
         what = "text files left out, which nobody has changed since speechctc wrote phones into them"
         reporter.warn(f"{what}: {len(left)} ({first_few(list(left), 2)})")

@@ -138,7 +138,7 @@ class WordPhones:
             by_language.setdefault(language, []).append(text)
         for language, own in by_language.items():
             try:
-                self._in(language).pronouncer.look(own)
+                self._in(language).pronouncer.detect_ipa(own)
                 if not self._named:
                     self._in(language).learn(own)
             except InputError:  # reported for each utterance

@@ -17,7 +17,7 @@ from speechctc.phones.espeak import phones_of_language, voices
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.label_rules import apply_marks, divide_phone, segment_ipa
 from speechctc.phones.labels import TIES, nfc
-from speechctc.phones.languages import LISTED, find_voice, said_of
+from speechctc.phones.languages import LISTED, alias_note, find_voice
 from speechctc.phones.matching import match_phones
 from speechctc.phones.notations import from_xsampa
 
@@ -53,7 +53,7 @@ def find_wanted(inventory: str | None, language: str | None = None) -> Wanted | 
         if inventory is not None:
             raise InputError("--inventory and --language both name phones", "give one of them")
         voice = find_voice(language, voices(), LISTED)
-        code = f" ({voice.languages[0]})" if said_of(language, voice) else ""
+        code = f" ({voice.languages[0]})" if alias_note(language, voice) else ""
         return Wanted(f"--language {language}{code}", phones_of_language(language))
     if inventory is None:
         return None

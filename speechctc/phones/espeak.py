@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError, with_extra
 from speechctc.phones.articulation import SOUNDS
 from speechctc.phones.labels import TABLES, TIES, pairs
-from speechctc.phones.languages import ALONE, LISTED, Voice, find_voice, said_of
+from speechctc.phones.languages import ALONE, LISTED, Voice, alias_note, find_voice
 
 # of speak_lib.h
 _SYNCHRONOUS, _PHONEME_EVENTS, _PHONEME_IPA, _UTF8 = 2, 1, 2, 1
@@ -404,7 +404,7 @@ class Reader:
         self.data = self._speaker.data
         self._voice = find_voice(language, voices(), instead)
         self.language = self._voice.languages[0]
-        self.said = said_of(language, self._voice)
+        self.note = alias_note(language, self._voice)
         if not self.read("a i u 1 2 3"):
             what = f"eSpeak NG knows the name of the language {language!r}, but has no dictionary of it"
             raise InputError(what, f"choose a related language, or {instead}")

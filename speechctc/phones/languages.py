@@ -107,7 +107,7 @@ def plain_code(language: str, voices: Sequence[Voice]) -> str:
     return voice.languages[0] if whole else ""
 
 
-def said_of(language: str, voice: Voice) -> str:
+def alias_note(language: str, voice: Voice) -> str:
     """Return how a language is read, where its code or name is not the voice's own; else ``""``."""
     if _plain(language) in (_plain(voice.languages[0]), _plain(voice.name)):
         return ""

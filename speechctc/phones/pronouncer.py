@@ -311,7 +311,7 @@ class Pronouncer:
         self._cyrillic, self._mixed = _for_cyrillic(self.language), dict[str, str]()
         self.is_for_ipa, self._ipa, self._unsure = False, dict[str, Word](), set[str]()
 
-    def look(self, texts: Iterable[str]) -> None:
+    def detect_ipa(self, texts: Iterable[str]) -> None:
         """Look at the texts that will be read, whether their words are in IPA."""
         words = {_bare(token) for text in texts for token in text.split() if _is_word(token)}
         self.is_for_ipa = are_ipa_words(words)
@@ -371,7 +371,7 @@ class Pronouncer:
 
     def notes(self) -> list[str]:
         """Return what the user should know: how the dictionary was read, which phones became the nearest ones."""
-        known = (self._dictionary.note if self._dictionary else "", self._reader.said if self._reader else "")
+        known = (self._dictionary.note if self._dictionary else "", self._reader.note if self._reader else "")
         notes = [*filter(None, known)]
         if near := self._listed.nearest | self._spoken.nearest:
             pairs = ", ".join(f"{phone} as {to}" for phone, to in sorted(near.items()))

@@ -178,7 +178,7 @@ def align(
     tasks = [task for task in tasks if task.recording in left]
     seen = _Seen([], [])
     if placing.pronouncer:
-        placing.pronouncer.look(_texts(tasks))
+        placing.pronouncer.detect_ipa(_texts(tasks))
     # eSpeak NG reads one text at a time: not in the threads
     placings = {"": placing}
     prepared = ((task, *_prepared(task, recogniser.inventory, placings)) for task in tasks)
@@ -286,7 +286,7 @@ def _place(
     language = placing.pronouncer.language if placing.pronouncer else ""
     judge = replace(recogniser.goodness, language=language).scores if scored else None
     options = AlignOptions(
-        placing.find_misfits, placing.silences, heard, judge, lambda text: reporter.beside(f"{path.name}: {text}")
+        placing.find_misfits, placing.silences, heard, judge, lambda text: reporter.status(f"{path.name}: {text}")
     )
     parts = () if phrases[0].end == math.inf else phrases
     result = recogniser.place(path, items, channel=channel, phrases=parts, options=options)

@@ -17,13 +17,13 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
 from speechctc.corpora.transcripts import (
-    Choice,
     Task,
     Transcript,
+    TranscriptOptions,
     TranscriptOrError,
-    beside_each,
-    in_folder,
     read_transcript,
+    read_beside,
+    read_in,
 )
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.output import Work
@@ -46,13 +46,13 @@ class Tier:
 
     def read(self, recordings: Sequence[Recording], reporter: Reporter) -> list[Task]:
         """Return the labelled intervals of the tier for each recording, or the error that says why there are none."""
-        choice = Choice(self.name, limits=True)
+        choice = TranscriptOptions(self.name, limits=True)
         if self.place and not self.place.is_dir():
             if len(recordings) > 1:
                 raise InputError(f"{self.place} is of one recording, and {len(recordings)} are named", "name a folder")
             found: Sequence[TranscriptOrError] = [read_transcript(self.place, recordings[0].path, choice)]
         else:
-            found = in_folder(self.place, recordings, choice) if self.place else beside_each(recordings, choice)
+            found = read_in(self.place, recordings, choice) if self.place else read_beside(recordings, choice)
         reporter.warn(*dict.fromkeys(each.note for each in found if isinstance(each, Transcript) and each.note))
         return [Task(*pair) for pair in zip(recordings, found, strict=True)]
 

@@ -194,7 +194,7 @@ def word_texts(paths: Sequence[Path], pronouncer: Pronouncer, reporter: Reporter
         text = read_unpacked(path, "a UTF-8 text") if rows is None else "\n".join(row.words for row in rows)
         sentences, lines = _sentences(text), sum(map(bool, map(str.strip, text.splitlines())))
         utterances = []
-        pronouncer.look(sentences)
+        pronouncer.detect_ipa(sentences)
         for sentence in reporter.track(f"reading {path.name}", sentences, len(sentences)):
             words = pronouncer.read(sentence)
             missing = [word.text for word in words if not word.pronunciations]

@@ -29,7 +29,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, first_few, optional, with_extra
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
-from speechctc.corpora.transcripts import Choice, in_table
+from speechctc.corpora.transcripts import TranscriptOptions, in_table
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe
 from speechctc.phones.labels import nfc
@@ -155,7 +155,7 @@ def _of_table(table: Path, reporter: Reporter) -> list[Recording]:
     if note:
         reporter.warn(note)
     labels: Literal["phones", "words"] = "words" if any(row.words for row in rows) else "phones"
-    return [recording for recording, _ in in_table(table, None, Choice(labels=labels))]
+    return [recording for recording, _ in in_table(table, None, TranscriptOptions(labels=labels))]
 
 
 class _TextGrids:

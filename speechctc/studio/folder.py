@@ -65,9 +65,9 @@ class Folder:
         self.recordings: dict[str, Path] = {}
         self._own_names: set[Path] = set()
         self.notes: list[str] = []
-        self.look()
+        self.scan()
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Find the recordings of the folder, and learn their states in the background."""
         inside = self.path.resolve()
         found = find_recordings([self.path])

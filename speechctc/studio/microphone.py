@@ -100,7 +100,7 @@ class Microphone:
         phones = self._phones("live_stop")
         if path is None:
             return {"name": None, "phones": phones}
-        self._studio.folder.look()
+        self._studio.folder.scan()
         name = path.relative_to(self._studio.folder.path).as_posix()
         if self._studio.engine.about:
             self._studio.recognise([name])

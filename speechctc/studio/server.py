@@ -204,7 +204,7 @@ class Routes:
 
     def look(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
         """Look for new recordings in the folder."""
-        self.studio.folder.look()
+        self.studio.folder.scan()
         return self.studio.overview()
 
     def export(self, request: Request) -> Response:

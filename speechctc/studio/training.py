@@ -56,26 +56,26 @@ class Round:
         self.run = folder / "run"
         self.state: dict[str, Any] = files.read_json(folder / STATE)
 
-    def say(self, **values: Any) -> None:
+    def update(self, **values: Any) -> None:
         """Change the state, for the page to read."""
         self.state |= values
         files.write_json(self.folder / STATE, self.state)
 
     def go(self) -> None:
         """Extract, train and score; the state says how it ended."""
-        self.say(state="preparing", process=os.getpid())
+        self.update(state="preparing", process=os.getpid())
         try:
             self.train()
         except Ended:
-            self.say(state="stopped", line="stopped before there was a model")
+            self.update(state="stopped", line="stopped before there was a model")
             return
         except InputError as error:
             # the remedies of other errors are for the command line
-            self.say(state="failed", line=str(error) if error.fix == REMEDY else error.what)
+            self.update(state="failed", line=str(error) if error.fix == REMEDY else error.what)
             return
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
-            self.say(state="failed", line=f"{what}; the whole message is in {self.folder}/log.txt")
+            self.update(state="failed", line=f"{what}; the whole message is in {self.folder}/log.txt")
             raise
         self.keep_ngram()
         self._score()
@@ -93,13 +93,13 @@ class Round:
         found = {each.split: each.utterances for each in extract(config, Reporter(quiet=True))}
         if not found["dev"]:
             raise InputError(self._why_no_dev(), REMEDY)
-        self.say(state="training")
+        self.update(state="training")
         try:
             train(config, True, Reporter(quiet=True))
         except Stopped:
             if not (self.run / "best").exists():
                 raise Ended from None
-            self.say(line="stopped early")
+            self.update(line="stopped early")
 
     def _why_no_dev(self) -> str:
         rare = self.state.get("rare", [])
@@ -129,13 +129,13 @@ class Round:
 
     def _score(self) -> None:
         """Score both models on the recordings that were held out."""
-        self.say(state="scoring")
+        self.update(state="scoring")
         try:
             scores = {"before": self._per(Path(self.state["model"])), "after": self._per(self.run / "best")}
         except InputError as error:
-            self.say(state="done", line=f"the models could not be scored: {error}")
+            self.update(state="done", line=f"the models could not be scored: {error}")
             return
-        self.say(state="done", **scores)
+        self.update(state="done", **scores)
 
     def _per(self, model: Path) -> dict[str, Any] | None:
         """Return a model's PER on what was held out, its interval and a caution; None if nothing was."""

@@ -15,7 +15,7 @@ from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording
 from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.core.errors import InputError
-from speechctc.corpora.transcripts import Choice, Transcript, in_table, read_transcript
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table, read_transcript
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error
 
@@ -97,7 +97,7 @@ def test_files_of_elan_are_read_and_name_their_recording(speechctc: Command, her
 def test_times_of_elan_count_from_where_the_recording_begins_there(here: Path) -> None:
     times = write_words("a.wav", SAID)
     write_elan("a.eaf", [(0.1, 0.5, "drop scale")], origin=1500)
-    found = read_transcript(here / "a.eaf", here / "a.wav", Choice("phrases", "words"))
+    found = read_transcript(here / "a.eaf", here / "a.wav", TranscriptOptions("phrases", "words"))
     assert [(round(each.start, 3), round(each.end, 3)) for each in found.phrases] == [(1.6, 2.0)] and times
 
 
@@ -209,10 +209,10 @@ def test_a_tier_of_elan_without_times_has_no_limits(here: Path) -> None:
     eaf.add_ref_annotation("words", "top", 100, "hum drop")
     eaf.add_ref_annotation("words", "top", 100, "scale", prev=eaf.get_ref_annotation_data_for_tier("words") and "a2")
     eaf.to_file("a.eaf")
-    found = read_transcript(here / "a.eaf", here / "a.wav", Choice("words", "words"))
+    found = read_transcript(here / "a.eaf", here / "a.wav", TranscriptOptions("words", "words"))
     assert isinstance(found, Transcript) and not found.phrases and not found.starts
     with pytest.raises(InputError, match="'words' has no times of its own.*name the tier above it"):
-        read_transcript(here / "a.eaf", here / "a.wav", Choice("words", "words", True))
+        read_transcript(here / "a.eaf", here / "a.wav", TranscriptOptions("words", "words", True))
 
 
 def test_recordings_of_one_name_in_two_folders_keep_their_own_phrases(here: Path) -> None:
@@ -221,10 +221,10 @@ def test_recordings_of_one_name_in_two_folders_keep_their_own_phrases(here: Path
     for folder in "xy":
         (here / folder).mkdir()
         (here / folder / "a.wav").touch()
-    pairs = in_table(here / "t.tsv", None, Choice())
+    pairs = in_table(here / "t.tsv", None, TranscriptOptions())
     assert [str(recording.name) for recording, _ in pairs] == ["x_a", "y_a"]
     assert all(isinstance(found, Transcript) and len(found.phrases) == 2 for _, found in pairs)
-    (pair,) = in_table(here / "t.tsv", [Recording(here / "y" / "a.wav", Path("a"))], Choice())
+    (pair,) = in_table(here / "t.tsv", [Recording(here / "y" / "a.wav", Path("a"))], TranscriptOptions())
     assert isinstance(pair[1], Transcript) and len(pair[1].phrases) == 2
 
 

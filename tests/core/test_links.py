@@ -80,7 +80,7 @@ def test_an_id_is_a_name_and_never_a_path(tmp_path: Path, id: str) -> None:
         f'{{"id": {id.encode("unicode_escape").decode()!r}, "audio": "a.wav", "phones": "a"}}\n'.replace("'", '"')
     )
     (tmp_path / "a.wav").touch()
-    ((recording, _),) = transcripts.in_table(table, None, transcripts.Choice())
+    ((recording, _),) = transcripts.in_table(table, None, transcripts.TranscriptOptions())
     (file,) = OutputOptions("textgrid", folder=tmp_path / "out").files_of(recording).values()
     assert file.parent == tmp_path / "out" and Path(os.path.normpath(file)).parent == tmp_path / "out"
 

@@ -59,18 +59,18 @@ def test_a_bar_counts_the_items_that_were_worked_on_and_ends_with_them() -> None
     seen = []
     for item in reporter.track("drawing", "abc", 3):
         seen.append(item)
-        reporter.beside(f"{item} now")
+        reporter.status(f"{item} now")
         if item == "b":
             break
-    reporter.beside("too late")
+    reporter.status("too late")
     assert seen == ["a", "b"] and "1/3" in shown.getvalue() and "b now" in shown.getvalue()
     assert "too late" not in shown.getvalue()
 
 
 def test_a_text_is_shown_beside_the_bar_while_there_is_one() -> None:
     reporter, shown = on_a_terminal()
-    reporter.beside("too early")
+    reporter.status("too early")
     with reporter.progress("aligning", 1):
-        reporter.beside("a.wav: path 50 %")
-    reporter.beside("too late")
+        reporter.status("a.wav: path 50 %")
+    reporter.status("too late")
     assert "a.wav: path 50 %" in shown.getvalue() and "too" not in shown.getvalue()

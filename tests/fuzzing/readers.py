@@ -25,7 +25,7 @@ from speechctc.corpora import timit
 from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
-from speechctc.corpora.transcripts import Choice, in_table, is_table, read_transcript
+from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
 from speechctc.features.shards import read_split
 from speechctc.inference.load import load_lm
 from speechctc.inference.recogniser import Recogniser
@@ -154,14 +154,14 @@ def _table() -> None:
     (path,) = (path for path in Path().iterdir() if path.stem == "t")
     read_table(path)
     with suppress(InputError):
-        in_table(path, None, Choice())
+        in_table(path, None, TranscriptOptions())
     read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path), phones="found"))
 
 
 def _transcript() -> None:
     path = next(path for path in Path().iterdir() if path.stem == "a" and path.suffix != ".wav")
     is_table(path)
-    read_transcript(path, Path("a.wav"), Choice())
+    read_transcript(path, Path("a.wav"), TranscriptOptions())
 
 
 def _folder() -> None:

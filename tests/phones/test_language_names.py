@@ -7,7 +7,7 @@ import pytest
 from speechctc.core.errors import InputError
 from speechctc.inference.wanted import find_wanted
 from speechctc.phones.espeak import Reader, voices
-from speechctc.phones.languages import find_voice, said_of, voice_called
+from speechctc.phones.languages import alias_note, find_voice, voice_called
 from speechctc.phones.pronouncer import Pronouncer
 
 pytest.importorskip("espeakng_loader")
@@ -97,7 +97,7 @@ def test_folders_are_not_called_by_codes_of_three_letters_or_by_parts_of_names()
 
 
 def test_a_choice_is_said() -> None:
-    said = {name: said_of(name, find_voice(name, voices())) for name in ("English", "en-us", "Welsh", "HU", "hu-HU")}
+    said = {name: alias_note(name, find_voice(name, voices())) for name in ("English", "en-us", "Welsh", "HU", "hu-HU")}
     assert said == {
         "English": "the language 'English' is read as en-us (English (America))",
         "hu-HU": "the language 'hu-HU' is read as hu (Hungarian)",

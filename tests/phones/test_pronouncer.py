@@ -258,7 +258,7 @@ def test_words_in_ipa_are_not_spelled_by_their_letters(
 
 def test_a_word_alone_that_may_be_ipa_is_named_and_between_slashes_is() -> None:
     for text, phones in {"xupi": None, "/xupi/.": ("x", "u", "p", "i")}.items():
-        (pronouncer := Pronouncer(None, "it")).look([text])
+        (pronouncer := Pronouncer(None, "it")).detect_ipa([text])
         (word,) = pronouncer.read(text)
         assert phones in (None, word.pronunciations[0])
         assert ["xupi: read as spelled in it; if that is IPA, write /xupi/"] == pronouncer.notes() or phones
@@ -267,6 +267,6 @@ def test_a_word_alone_that_may_be_ipa_is_named_and_between_slashes_is() -> None:
 def test_where_words_are_in_ipa_those_of_plain_letters_are_too(tmp_path: Path) -> None:
     (dictionary := tmp_path / "words.dict").write_text("kat\tk a t s\n", encoding="utf-8")
     for pronouncer in (Pronouncer(None, "en-us"), Pronouncer(dictionary, None)):
-        pronouncer.look(["xupi * kʰan", "mama ɯ"])
+        pronouncer.detect_ipa(["xupi * kʰan", "mama ɯ"])
         assert [word.pronunciations for word in pronouncer.read("xupi")] == [(("x", "u", "p", "i"),)]
         assert pronouncer.notes() == ["words in IPA, read as they are written: 1 (xupi)"]

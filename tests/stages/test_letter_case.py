@@ -12,7 +12,7 @@ from speechctc.config.corpus_config import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.survey import describe, survey
 from speechctc.corpora.textgrid import read_textgrids
-from speechctc.corpora.transcripts import Choice, Transcript, beside_each, in_folder, in_table
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table, read_beside, read_in
 from speechctc.inference import output
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.metrics.boundary_errors import score_boundaries
@@ -38,16 +38,16 @@ def folder(here: Path) -> Path:
 
 def test_a_transcript_is_not_that_of_another(folder: Path) -> None:
     recordings = find_recordings([folder])
-    upper, lower = beside_each(recordings, Choice())
+    upper, lower = read_beside(recordings, TranscriptOptions())
     assert isinstance(lower, Transcript) and lower.labels == ("low", "mid") and lower.note == ""
     assert isinstance(upper, InputError) and "S.wav (s.TextGrid differs by letter case or Unicode form" in str(upper)
-    upper, lower = in_folder(folder, recordings, Choice())
+    upper, lower = read_in(folder, recordings, TranscriptOptions())
     assert isinstance(lower, Transcript) and isinstance(upper, InputError)
 
 
 def test_one_that_differs_is_named(folder: Path) -> None:
     (folder / "s.wav").unlink()
-    (only,) = beside_each(find_recordings([folder]), Choice())
+    (only,) = read_beside(find_recordings([folder]), TranscriptOptions())
     assert isinstance(only, Transcript) and "differ from their recordings' by letter case" in only.note
 
 
@@ -57,7 +57,7 @@ def test_one_for_several_recordings_is_named(here: Path) -> None:
         write_song(here / name, ["low"])
     (here / "labels").mkdir()
     (here / "labels" / "x.lab").write_text("low")
-    for each in in_folder(Path("labels"), find_recordings([Path("a"), Path("b")]), Choice()):
+    for each in read_in(Path("labels"), find_recordings([Path("a"), Path("b")]), TranscriptOptions()):
         assert isinstance(each, Transcript)
         assert "names fit several recordings: labels/x.lab for a/x.wav, labels/x.lab for b/x.wav" in each.note
 
@@ -65,7 +65,7 @@ def test_one_for_several_recordings_is_named(here: Path) -> None:
 def test_a_row_of_a_table_is_found_by_the_path(here: Path) -> None:
     (here / "t.tsv").write_text("id\taudio\tphones\nu1\ta/s.wav\tone\nu2\tb/s.wav\ttwo\nS\tc.wav\tthree\n")
     named = [Recording(Path(path), Path(path).with_suffix("")) for path in ("a/s.wav", "b/s.wav", "S.wav", "d/s.wav")]
-    first, second, third, other = (found for _, found in in_table(Path("t.tsv"), named, Choice()))
+    first, second, third, other = (found for _, found in in_table(Path("t.tsv"), named, TranscriptOptions()))
     assert [each.labels for each in (first, second, third) if isinstance(each, Transcript)] == [
         ("one",),
         ("two",),

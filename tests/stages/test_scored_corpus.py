@@ -16,7 +16,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.tier_utterances import CURE, UNCORRECTED
+from speechctc.corpora.tier_utterances import UNCORRECTED, UNCORRECTED_FIX
 from speechctc.inference.recogniser import Recogniser
 from speechctc.phones.folding import choose_folding
 from speechctc.phones.inventory import inventory_of
@@ -96,7 +96,7 @@ def test_labels_that_a_model_wrote_and_nobody_corrected_do_not_score_one(tiny_mo
     assert left_out.endswith("(3 times, also for 2, 3)")
     assert [each.counts.utterances for each in scores] == [1, 4] and len(scores[0].skipped) == 3
     assert [said for said in reporter.said if said.startswith("warning: ")] == [
-        f"warning: {UNCORRECTED} ({CURE}) (3): 1.TextGrid, 2.TextGrid, 3.TextGrid"
+        f"warning: {UNCORRECTED} ({UNCORRECTED_FIX}) (3): 1.TextGrid, 2.TextGrid, 3.TextGrid"
     ]
     (folder / "0.TextGrid").rename(tmp_path / "0.TextGrid")
     with pytest.raises(InputError, match=r"1.TextGrid: as speechctc decode wrote it, nobody has corrected it.*=true"):
