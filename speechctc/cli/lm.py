@@ -40,7 +40,7 @@ class LmTrain:
     text: Annotated[list[Path] | None, Option(metavar="FILE", help=
         "A text, plain or .gz; may be repeated. Phones separated by spaces, one utterance per line; or words, read by "
         "--language or --dictionary.")] = None
-    language: opt.ReadIn = None
+    language: opt.WordLanguage = None
     dictionary: opt.Dictionary = None
     phones: Annotated[str, Option(metavar="SET", help=
         "The phone set: cmu39, timit61 ..., the folder of a model that has it, or found: the phones in the text. With "

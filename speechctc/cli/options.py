@@ -86,7 +86,7 @@ Overwrite = Annotated[bool, Option("--overwrite", help=
     "are as speechctc wrote them are always replaced.")]
 PhonesOf = Annotated[str | None, Option("--language", metavar="CODE", help=
     "Recognise only the phones of this language in eSpeak NG: a code (pl) or a name (Polish).")]
-ReadIn = Annotated[str | None, Option("--language", metavar="CODE", help=
+WordLanguage = Annotated[str | None, Option("--language", metavar="CODE", help=
     "The language of eSpeak NG that words are read in, such as en-us; with --dictionary, words that it lacks.")]
 Settings = Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...", help=
     "Settings that replace those of the config: train.epochs=3")]

@@ -173,7 +173,7 @@ class Transcribed:
         "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid or .eaf; a folder of such "
         "files named like the recordings; or a table with the columns id, audio and words. Needs --language or "
         "--dictionary.")] = None
-    language: opt.ReadIn = None
+    language: opt.WordLanguage = None
     dictionary: opt.Dictionary = None
     tier: Annotated[str | None, Option(metavar="NAME", help=
         "Read the phones only from TextGrids and ELAN's .eaf, from this tier. Default: the tier phones (words with "
