@@ -26,7 +26,7 @@ from speechctc.lm.model import LanguageModel, Sequences
 from speechctc.lm.ngram import Reals
 from speechctc.lm.search import Ranker, Rows, best_labels, choose_search, collapse
 from speechctc.lm.tuned import check_untouched, identity, write_tuned
-from speechctc.metrics.per import edit_counts, few_of, known_speakers
+from speechctc.metrics.per import draw_rates, edit_counts, few_of, known_speakers
 from speechctc.phones.folding import Folding, choose_folding
 from speechctc.stages.split_scoring import HEARD, keep_dev, sound_of
 
@@ -34,7 +34,6 @@ Counts = NDArray[np.int64]
 WEIGHTS, BONUSES = (0.2, 0.5, 0.8, 1.1, 1.4), (0.0, 1.0, 2.0, 3.0)
 SHARES = (0.25, 0.5, 0.75)
 FINE = (-0.15, -0.075, 0.0, 0.075, 0.15)  # around the best weight; four times as far for bonuses
-RESAMPLES = 2000
 
 
 class Point(NamedTuple):
@@ -312,7 +311,6 @@ def interval(errors: Counts, phones: Counts, other: Counts | None = None) -> tup
     low, high : float
         Per cent.
     """
-    draws = np.random.default_rng(0).integers(len(errors), size=(RESAMPLES, len(errors)))
     difference = errors if other is None else errors - other
-    low, high = np.percentile(100 * difference[draws].sum(1) / np.maximum(phones[draws].sum(1), 1), [2.5, 97.5])
+    low, high = np.percentile(draw_rates(np.column_stack([difference, phones])), [2.5, 97.5])
     return float(low), float(high)
