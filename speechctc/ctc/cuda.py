@@ -205,7 +205,7 @@ class Tickets:
     def __init__(self, device: torch.device) -> None:
         # In a thread of its own: while torch captures or warms up a CUDA graph, this thread's memory is the graph's.
         with ThreadPoolExecutor(1) as thread:
-            counters = thread.submit(torch.zeros, self.COUNT, dtype=torch.int32, device=device).result()
+            counters = thread.submit(lambda: torch.zeros(self.COUNT, dtype=torch.int32, device=device)).result()
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # they are 0 for all streams from now on
         self._device = device

@@ -146,10 +146,10 @@ def _laid_out(
 
 
 def _helpers(size: Size, fused: bool, warps: int, blocks: int, tuning: Tuning) -> int:
-    """Helper warps: eight would leave too few registers to the threads of two blocks, or of four warps a direction."""
+    """Helper warps: eight leave too few registers to two blocks, to four warps a direction, and to float64."""
     if not fused or blocks > 1 or warps > 2:
         return 4
-    return tuning.helpers or (4 if size.classes <= 32 else 8)
+    return tuning.helpers or (4 if size.dtype == torch.float64 else 8)
 
 
 def _row_lanes(helpers: int, tuning: Tuning) -> int:
@@ -285,7 +285,7 @@ class Tuning:
     fused_classes : int
         Up to so many classes the lattice's own block reads the logits; above, a kernel of its own does.
     helpers : int
-        Helper warps where logits are read: 4 or 8. 0: 4 for up to 32 classes, 8 for more.
+        Helper warps where logits are read: 4 or 8. 0: 8, of float64 4.
     blocks : int
         Blocks of the sweep on a multiprocessor: 1 or 2. 0: 2 where there are more samples than multiprocessors.
     row_threads : int
@@ -293,7 +293,7 @@ class Tuning:
     """
 
     chunk: int = 8
-    fused_classes: int = 64
+    fused_classes: int = 128
     helpers: int = 0
     blocks: int = 0
     row_threads: int = 0

@@ -28,6 +28,9 @@ from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.optimise import Stage, WeightEMA, build_optimizer
 
+# On a GPU a batch is padded to a multiple of so many frames: cuDNN plans each new shape, which takes longer than a step.
+GPU_FRAMES = 64
+
 
 class TrainStep:
     """The net, its optimiser and everything else that a step changes.
@@ -108,6 +111,8 @@ class TrainStep:
         """
         static, frames = self.augmenter.perturb_speed(batch.static, batch.frames, batch.labels, batch.label_counts)
         augmenter, views = self.augmenter, self.config.train.views
+        if self.device.type == "cuda":
+            static = functional.pad(static, (0, 0, 0, -static.shape[1] % GPU_FRAMES))
         static = augmenter.perturb_spectrum(static, frames)
         features = net_input(static, frames, self.mean, self.std, self.config.features)
         features = torch.cat([augmenter.mask(features, frames) for _ in range(views)])

@@ -82,6 +82,7 @@ VARIANTS = {
     "2x4 ring fused": Case(300, 2, 62, 200, temperature=20),
     "2x4 ring fused, borders in the workspace": Case(515, 1, 62, 255),
     "1x1 H W fused, 16 classes to a lane": Case(50, 2, 127, 20, tuning="fused_classes=128 helpers=4"),
+    "2x1 H W fused, 4 helpers": Case(75, 3, 28, 40, tuning="helpers=4"),
     "2x2 W fused, 8 classes to 16 lanes": Case(129, 2, 127, 64, tuning="fused_classes=128 helpers=8"),
     "2x1 H W fused, chunks of 4, 2 classes to 32 lanes": Case(75, 3, 62, 40, tuning="chunk=4 helpers=8"),
     "2x4 W fused, chunks of 4": Case(301, 2, 62, 200, tuning="chunk=4"),

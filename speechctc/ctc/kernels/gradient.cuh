@@ -102,7 +102,9 @@ DEVICE void leave_gradient(const Block& b, const Helper& h, int job) {
     const real* posteriors = posteriors_of(b, h.direction, mine ? job : 0) + h.frame * b.posterior_width;
     const real* blanks = posteriors + b.args.longest + 1;
     real sum_of_labels = 0, blank = 0;
+#pragma unroll 4  // four loads under way at a time
     for (int i = h.lane; i < labels; i += ROW_LANES) sum_of_labels += posteriors[i];
+#pragma unroll 4
     for (int i = h.lane; i < parts; i += ROW_LANES) blank += blanks[i];
     blank = row_sum(blank);
     const real share = weight() / (row_sum(sum_of_labels) + blank);
