@@ -21,9 +21,9 @@ from speechctc.corpora.transcripts import (
     Transcript,
     TranscriptOptions,
     TranscriptOrError,
-    read_transcript,
     read_beside,
     read_in,
+    read_transcript,
 )
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.output import Work

@@ -28,7 +28,8 @@ from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.optimise import Stage, WeightEMA, build_optimizer
 
-# On a GPU a batch is padded to a multiple of so many frames: cuDNN plans each new shape, which takes longer than a step.
+# A batch on a GPU is padded to a multiple of so many frames: cuDNN plans each new shape, which takes longer than a
+# step.
 GPU_FRAMES = 64
 
 
