@@ -30,7 +30,7 @@ from speechctc.audio.recordings import Siblings, belongs_to_another, differs_by_
 from speechctc.audio.textgrids import long_text, read_tiers, textgrid_text
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
-from speechctc.corpora.phone_tier import phone_tier
+from speechctc.corpora.textgrid import phone_tier
 from speechctc.inference.result import Recognition
 from speechctc.phones.labels import nfc
 from speechctc.studio import journal

@@ -13,7 +13,7 @@ from praatio.utilities import textgrid_io
 from speechctc.audio.annotations import Interval, Tier, read_phn
 from speechctc.audio.textgrids import long_text, read_textgrid, read_tiers, textgrid_text
 from speechctc.core.errors import InputError
-from speechctc.corpora.phone_tier import phone_tier
+from speechctc.corpora.textgrid import phone_tier
 
 WANTED = {
     "Mary": (False, [Interval(0.0, 1.5, "é")]),

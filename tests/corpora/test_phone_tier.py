@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from speechctc.corpora.phone_tier import phone_tier
+from speechctc.corpora.textgrid import phone_tier
 from tests.corpora.test_textgrid import write
 
 

@@ -22,9 +22,9 @@ from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.config.load import known_keys, load_config
 from speechctc.core.errors import InputError
 from speechctc.corpora import timit
-from speechctc.corpora.phone_tier import phone_tier
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
+from speechctc.corpora.textgrid import phone_tier
 from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
 from speechctc.features.shards import read_split
 from speechctc.inference.load import load_lm
