@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -54,22 +55,41 @@ def cases(run: Path) -> dict[str, Writer]:
     return found
 
 
+IN_TURN = """
+import json, os, sys
+from speechctc.cli.app import main
+
+for folder, words in json.loads(sys.argv[1]) if __name__ == "__main__" else ():
+    os.chdir(folder)
+    sys.argv = ["speechctc", *words]
+    try:
+        main()
+    except SystemExit as left:
+        assert not left.code, words
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", cases(Path()))
 def test_no_module_and_no_settings_of_the_working_folder_are_used(
-    name: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = cases(tiny_model)[name]
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    writer.prepare(here)
-    marks = plant(here)
-    run(here, *module_command("speechctc"), *vars(writer.act)["words"])
-    if name == "plugins":
-        done = subprocess.run(["sh", here / "made" / ELAN / "speechctc.sh"], cwd=here, input=b"", capture_output=True)
-        assert b"RESULT: FAILED." in done.stdout
-    assert not list(marks.iterdir())
+    """All commands, each in its own folder: one Python imports for each what those before it did not."""
+    lines, marks = [], []
+    for name, writer in cases(tiny_model).items():
+        here = tmp_path / name / "here"
+        here.mkdir(parents=True)
+        monkeypatch.chdir(here)
+        writer.prepare(here)
+        marks.append(plant(here))
+        lines.append((str(here), vars(writer.act)["words"]))
+    assert len(lines) > 15
+    (tmp_path / "in_turn.py").write_text(IN_TURN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), os.pathsep)
+    run(Path(lines[0][0]), *module_command("in_turn"), json.dumps(lines))
+    made = tmp_path / "plugins" / "here" / "made"
+    done = subprocess.run(["sh", made / ELAN / "speechctc.sh"], cwd=made.parent, input=b"", capture_output=True)
+    assert b"RESULT: FAILED." in done.stdout
+    assert not [mark for each in marks for mark in each.iterdir()]
 
 
 @pytest.mark.slow

@@ -269,13 +269,13 @@ def test_every_training_sentence_is_said_and_by_no_voice_twice() -> None:
 
 
 def test_every_sentence_has_its_phones_whoever_speaks_it(synthesiser: Synthesiser) -> None:
-    """All sentences, and the same labels in voices of other kinds, faster and slower."""
+    """All sentences, and the same labels of some in voices of other kinds, faster and slower."""
     by_voice = []
     for variant, words_per_minute, pitch in (("m3", 140, 50), ("klatt3", 190, 35), ("Andrea", 165, 65)):
         synthesiser.choose(variant, words_per_minute, pitch)
-        speech = [synthesiser.speak(text) for text in bundled_sentences()]
+        speech = [synthesiser.speak(text) for text in bundled_sentences()[:: 6 if by_voice else 1]]
         by_voice.append([[p.label for p in label(said, synthesiser.rate, words_per_minute)] for said in speech])
-    assert by_voice[0] == by_voice[1] == by_voice[2]
+    assert by_voice[0][::6] == by_voice[1] == by_voice[2]
     counts = Counter(phone for labels in by_voice[0] for phone in labels)
     # what an American synthesiser does not say: other allophones, and the labels of unclear stretches
     assert set(TIMIT61) - set(counts) == {"ax-h", "em", "eng", "epi", "hv", "nx", "ux"}

@@ -202,7 +202,7 @@ def test_words_of_real_transcripts_are_ipa(shared_data: Path) -> None:
     for folder in folders:
         reader = Reader(codes.get(folder.name, folder.name))
         with (folder / "train" / "utterances.tsv").open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            for row in list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[::4]:
                 for word in reader.read(row["words"]):
                     bad = {phone for phone in word.phones if what_is_not_ipa(phone)}
                     wrong.setdefault(folder.name, set()).update(bad)

@@ -183,7 +183,7 @@ print(known, is_compiled(torch.DTYPE), len(heard), loss.item(), logits.grad.doub
 """
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_cache_and_an_old_processor(dtype: torch.dtype, tmp_path: Path) -> None:
     # A processor without AVX or F16C, whose code lands in a folder of its own: compiled once, then found.
     environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": ""}
