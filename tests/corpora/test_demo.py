@@ -270,7 +270,7 @@ def test_every_training_sentence_is_said_and_by_no_voice_twice() -> None:
 
 def test_every_sentence_has_its_phones_whoever_speaks_it(synthesiser: Synthesiser) -> None:
     """All sentences, and the same labels of some in voices of other kinds, faster and slower."""
-    by_voice = []
+    by_voice: list[list[list[str]]] = []
     for variant, words_per_minute, pitch in (("m3", 140, 50), ("klatt3", 190, 35), ("Andrea", 165, 65)):
         synthesiser.choose(variant, words_per_minute, pitch)
         speech = [synthesiser.speak(text) for text in bundled_sentences()[:: 6 if by_voice else 1]]
