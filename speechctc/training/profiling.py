@@ -90,7 +90,7 @@ def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
     for number in range(WARM_UP):
         learner.step(*next(of_steps), stage.lr, number)
     learner.clock = clock
-    with torch_profile() as recorded:
+    with torch_profile(acc_events=True) as recorded:  # else torch warns that a second cycle would clear the first
         began = time.perf_counter()
         for number in range(WARM_UP, WARM_UP + steps):
             with clock("data"):

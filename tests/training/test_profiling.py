@@ -8,7 +8,6 @@ from speechctc.training.profiling import PARTS, profile
 from tests.train_helpers import Recorder
 
 
-@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
 def test_a_profile_says_where_the_time_goes_and_leaves_a_trace(extracted: Path, here: Path) -> None:
     times = profile(load_config(extracted, ["run=runs/r"]), 9, Recorder())
     assert times.steps == 9 and times.trace == Path("runs/r.trace.json")
