@@ -27,7 +27,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.ctc.alternatives import Alternatives, alternatives
 from speechctc.inference.placement import Posteriors
-from speechctc.inference.segmenter import OMITTED, PhoneScore, Segment
+from speechctc.inference.segmenter import MIN_DURATION, OMITTED, PhoneScore, Segment
 from speechctc.phones.articulation import describe
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.matching import ipa, is_arpabet
@@ -52,7 +52,7 @@ MIN_SHARE = 1e-4  # share that a file names
 # Exponent of the shares where they weigh the lattice's alternatives, and what is added to each before that.
 WEIGHT, FLOOR = 0.5, 1e-3
 MAX_LOG_ODDS = 60.0  # log odds beyond which there is nothing to tell, nats
-SAID = 3  # alternatives to name
+SAID, TELLING = 3, 0.005  # alternatives to name, and their least share
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -284,7 +284,7 @@ class Goodness:
         for label, score, row in zip(seen.labels.tolist(), scores.tolist(), shares, strict=True):
             own = float(row[label])
             row[label] = 0.0
-            best = [int(k) for k in np.argsort(-row)[:SAID] if row[k] >= 0.005]
+            best = [int(k) for k in np.argsort(-row)[:SAID] if row[k] >= TELLING]
             said = tuple((self._text(label, k), float(row[k])) for k in best)
             found.append(PhoneScore(score, own, said))
         return found
@@ -297,6 +297,27 @@ class Goodness:
             return OMITTED
         named = self.phones[other - 1]
         return (named, f"{own} {named}", f"{named} {own}")[place]
+
+    def plain(self) -> dict[str, Any]:
+        """Return what the page that scores needs, as plain values: what is usual, and the constants."""
+        values: dict[str, Any] = {
+            "log_usual": [[float(f"{value:.7g}") for value in row] for row in WEIGHT * np.log(self.expected + FLOOR)],
+            "vowels": _are_vowels(self.phones).astype(int).tolist(),
+            "unjudged": [],
+            "lost": 0.0,
+            "quantiles": None,
+            "gains": None,
+        }
+        if self.former is not None:
+            values |= {"quantiles": self.former[0].tolist(), "lost": self.former[1]}
+        if self.usual is not None:
+            usual = self.usual
+            values |= {name: getattr(usual, name).tolist() for name in ("quantiles", "gains", "seconds")}
+            own = self.language.partition("-")[0]
+            values["unjudged"] = sorted({*usual.unjudged.get("", ()), *usual.unjudged.get(own, ())})
+        values |= {"ranks": RANKS.tolist(), "piece": PIECE, "context": CONTEXT, "short": SHORT, "shortest": SHORTEST}
+        values |= {"taken_back": TAKEN_BACK, "most": MAX_LOG_ODDS, "told": SAID, "least": TELLING}
+        return values | {"shortest_segment": MIN_DURATION}
 
     def save(self, folder: Path) -> None:
         """Write it into a checkpoint's folder."""

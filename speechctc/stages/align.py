@@ -356,14 +356,15 @@ def _errors_text(errors: list[tuple[float, str]]) -> str:
     )
 
 
-def about_scores(recogniser: Recogniser, languages: Sequence[str]) -> str:
-    """Return a line on what scores mean, and what they do not judge."""
+def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "") -> str:
+    """Return a line on what scores by a model of this name mean, and what they do not judge."""
     meaning = "the probability that a phone was said as written, as the model knows no right speech"
     if recogniser.goodness.former:
         meaning = "the share of the phones of right speech that fit as badly or worse"
     if recogniser.goodness.usual:
         meaning = "the root of the share of right realisations of the same phone that fit as badly or worse"
-    model = f", by {recogniser.about.partition(':')[0]}" if recogniser.about else ""
+    name = name or recogniser.about.partition(":")[0]
+    model = f", by {name}" if name else ""
     told = "; ".join(filter(None, [f"Scores, from 0 to 1: {meaning}{model}", recogniser.goodness.about(languages)]))
     return f"{told}. They judge single sounds: not stress, melody or fluency, and no person by a mean."
 

@@ -24,6 +24,7 @@ from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError, printable
 from speechctc.core.progress import Reporter
 from speechctc.features.extractor import LogMel, extractor
+from speechctc.features.one_recording import MAX_GAIN
 from speechctc.inference import boundary_model as boundaries
 from speechctc.inference import goodness
 from speechctc.inference.boundary_model import BoundaryModel
@@ -43,6 +44,7 @@ from speechctc.model.checkpoint import (
 from speechctc.pages import timeline
 from speechctc.pages.page import bundled_script, render_page, render_text, text_of
 from speechctc.phones.inventory import SILENCES
+from speechctc.stages.align import about_scores
 
 KEPT = ("epoch", "dev_per", "dev_repeated", "fold", FREQUENCIES)
 CARD = "README.md"
@@ -326,6 +328,7 @@ def page_text(recogniser: Recogniser, folder: Path, name: str) -> str:
     ]
     said = MODELS[name].about if name in MODELS else f"trained with speechctc, {len(recogniser.phones)} phones"
     values = {"name": name, "about": said, "phones": recogniser.phones, "method": recogniser.method}
+    values["scores"] = "" if recogniser.judge else about_scores(recogniser, (), f"the model {name}")
     return render_page(
         "web.html",
         "Phones of recordings",
@@ -339,7 +342,9 @@ def page_text(recogniser: Recogniser, folder: Path, name: str) -> str:
 def about_model(recogniser: Recogniser) -> dict[str, Any]:
     """Return what the page's ``Model`` needs beside the weights."""
     config, calibration = recogniser.config.to_dict(), recogniser.calibration
+    config["features"]["max_gain"] = MAX_GAIN
     return {
+        "goodness": None if recogniser.judge else recogniser.goodness.plain(),  # a net of its own would be too much
         "phones": list(recogniser.phones),
         "silences": sorted(SILENCES),
         "config": {key: config[key] for key in ("features", "model", "decode")},

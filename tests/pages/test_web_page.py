@@ -19,7 +19,9 @@ import soundfile
 import speechctc
 from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.progress import Reporter
+from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.transcript import parse_phones
 from speechctc.stages.export import export_web
 from tests.browser import OTHERS, browser, console, other_browser, serious_faults, set_screen, wait_until
 from tests.tiny_model import sing, write_song
@@ -117,6 +119,32 @@ def test_other_browsers_do_the_same(page: Path, recogniser: Recogniser, tmp_path
         assert driver.execute_script("return said") == []
 
 
+def score_in_the_page(driver: Any, recogniser: Recogniser, recording: Path) -> None:
+    """Score phones, one of which was not said, as in Python; and phones that the model does not have."""
+    wanted = [*SONG[:5], SONG[4], *SONG[6:]]
+    driver.execute_script("document.querySelector('.scores').open = true")
+    field, button = (driver.find_element("css selector", f".scores {name}") for name in ("input", "button"))
+    for text, answer in (("", "Write the phones first."), ("low xyz", "“xyz” is no phone of this model")):
+        field.clear()
+        field.send_keys(text)
+        button.click()
+        assert answer in driver.find_element("css selector", ".scores [role=status]").text
+    field.clear()
+    field.send_keys(" ".join(wanted))
+    button.click()
+    wait_until(driver, "document.querySelectorAll('.scores tr').length === arguments[0]", len(wanted) + 1)
+    rows = driver.execute_script(
+        "return [...document.querySelectorAll('.scores tr')].slice(1)"
+        ".map((row) => [...row.children].map((each) => each.textContent))"
+    )
+    options = AlignOptions(judge=recogniser.goodness.scores)
+    expected = recogniser.place(recording, parse_phones(wanted, recogniser.phones), options=options)
+    assert [row[0] for row in rows] == wanted
+    for row, each in zip(rows, expected.segments, strict=True):
+        assert each.goodness and float(row[3]) == pytest.approx(each.goodness.score, abs=0.0051)
+    assert float(rows[5][3]) < 0.5 and rows[5][4], "another phone was said"
+
+
 def drop_hear_play_and_save(driver: Any, recogniser: Recogniser, tmp_path: Path) -> None:
     write_song(tmp_path / "a song.wav", SONG, rate=22050, channels=2)
     expected = recogniser.decode(tmp_path / "a song.wav")
@@ -132,6 +160,7 @@ def drop_hear_play_and_save(driver: Any, recogniser: Recogniser, tmp_path: Path)
     start = expected.segments[5].start
     wait_until(driver, "document.querySelector('audio').currentTime > arguments[0]", start + 0.05)
     assert cells[5].get_attribute("aria-label").startswith(f"{expected.phones[5]}, {start:.2f} to ")
+    score_in_the_page(driver, recogniser, tmp_path / "a song.wav")
     names = [tmp_path / f"a song.{ending}" for ending in ("TextGrid", "csv", "eaf")]
     for ending in ("TextGrid", "CSV", "ELAN"):
         driver.find_element("xpath", f"//button[text()='Save {ending}']").click()

@@ -114,17 +114,51 @@ function slidingMean(values, weights, width, before, after) {
   return means;
 }
 
+// The mean of the bands of each frame.
+function meansOf(rows, width) {
+  const result = new Float64Array(rows.length / width);
+  for (let k = 0; k < rows.length; k += 1) result[Math.floor(k / width)] += rows[k] / width;
+  return result;
+}
+
+// The weight of each frame in a mean.
+function powerOf(rows, width, stretch) {
+  const loudness = meansOf(rows, width).map((each) => Math.max(each, 0));
+  const power = slidingMean(loudness.map(Math.exp), new Float64Array(loudness.length).fill(1), 1, stretch, stretch);
+  return power.map((each, t) => (loudness[t] > 0 ? each : 1));
+}
+
 export function slidingCmn(rows, width, config) {
   if (!config.cmn_window_ms) return rows;
-  const { before, after, stretch } = reachOf(config), frames = rows.length / width;
-  const loudness = new Float64Array(frames);
-  for (let t = 0; t < frames; t += 1) {
-    for (let k = 0; k < width; k += 1) loudness[t] += rows[t * width + k] / width;
-    loudness[t] = Math.max(loudness[t], 0);
-  }
-  const power = slidingMean(loudness.map(Math.exp), new Float64Array(frames).fill(1), 1, stretch, stretch);
-  const means = slidingMean(rows, power.map((each, t) => (loudness[t] > 0 ? each : 1)), width, before, after);
+  const { before, after, stretch } = reachOf(config);
+  const means = slidingMean(rows, powerOf(rows, width, stretch), width, before, after);
   return rows.map((value, k) => value - means[k]);
+}
+
+// Subtracts the mean of a second around each frame, but at most so much less than the sliding mean.
+export function localCmn(rows, width, config) {
+  const { before, after, stretch } = reachOf(config), power = powerOf(rows, width, stretch);
+  const near = slidingMean(rows, power, width, stretch, stretch), nearby = meansOf(near, width);
+  const level = slidingMean(meansOf(rows, width), power, 1, before, after);
+  const raised = level.map((each, t) => Math.max(each - config.max_gain - nearby[t], 0));
+  return rows.map((value, k) => value - near[k] - raised[Math.floor(k / width)]);
+}
+
+// Yields static features after `localCmn` if the recording is longer than the sliding mean, else as `cmnBlocks`.
+export function* localCmnBlocks(blocks, width, config) {
+  const { before, after, stretch } = reachOf(config), start = [];
+  let frames = 0;
+  for (const block of blocks) {
+    if (!block.length) yield block; // so that others have their turn
+    else start.push(block);
+    frames += block.length / width;
+    if (!config.cmn_window_ms || frames <= before + after) continue;
+    const behind = Math.max(before + stretch, 2 * stretch), ahead = Math.max(after + stretch, 2 * stretch);
+    const all = (function* all() { yield* start; yield* blocks; })();
+    yield* inWindows(all, width, (rows) => localCmn(rows, width, config), { behind, ahead });
+    return;
+  }
+  yield* cmnBlocks(start, width, config);
 }
 
 // Yields static features after the sliding mean, as soon as the frames that it needs are known; `lookahead`: most of

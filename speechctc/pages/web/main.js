@@ -3,6 +3,7 @@
 import { connectTimeline } from "../timeline.js";
 import { FORMATS, inWords } from "./formats.js";
 import { element, Lines } from "./lines.js";
+import { ScoreForm } from "./score-form.js";
 import { moduleBytes } from "./matrix.js";
 import { BLOCK, bytesOf } from "./samples.js";
 import { opened, record } from "./sound.js";
@@ -101,7 +102,7 @@ function duration(seconds) {
   return whole < 3600 ? `${Math.floor(whole / 60)}:${two(whole % 60)} min` : `${Math.floor(whole / 3600)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)} h`;
 }
 
-function heard({ id, ready: loaded, first, phones, seconds, done, error, damaged, heard: live }) {
+function heard({ id, ready: loaded, first, phones, seconds, done, error, damaged, heard: live, scored, unscored }) {
   if (damaged) disable(`The model in this page is damaged (${error}): copy the page again, or export it again.`);
   if (!worker) return;
   if (loaded) {
@@ -112,6 +113,10 @@ function heard({ id, ready: loaded, first, phones, seconds, done, error, damaged
   }
   if (live && recording) part("heard").textContent += `${live.join(" ")} `;
   const entry = recordings.get(id);
+  if (scored || unscored) {
+    entry?.scores.show(scored, error);
+    return;
+  }
   if (error) {
     complain(entry ? `${entry.file.name}: ${error}` : error);
     if (entry) remove(id);
@@ -144,6 +149,11 @@ function finish(entry) {
   const words = element("p", { className: "phones" }), details = element("details", {}, element("summary", {}, "As text"), words);
   details.addEventListener("toggle", () => { words.textContent = segments.map((each) => each.phone).join(" "); });
   entry.section.append(details);
+  if (model.goodness) {
+    const { blob, ...source } = lines.source;
+    entry.scores = new ScoreForm(model.phones, segments, (wanted) => worker?.postMessage({ id: entry.id, source, phones: wanted }));
+    entry.section.append(entry.scores.box);
+  }
   say(`${file.name}: ${facts.textContent}`);
 }
 

@@ -1,10 +1,13 @@
 // A model from the files of an exported one, and the way from samples to phones.
 
 import { Gate } from "./activity.js";
-import { cmnBlocks, FilterBank } from "./features.js";
+import { cmnBlocks, FilterBank, localCmnBlocks } from "./features.js";
+import { lasting } from "./formats.js";
 import { Matrices } from "./matrix.js";
 import { logitBlocks, Net } from "./net.js";
 import { Ngram } from "./ngram.js";
+import { joined } from "./rows.js";
+import { Goodness, placed } from "./scores.js";
 import { chooseSearch } from "./search.js";
 import { Segmenter } from "./segments.js";
 
@@ -60,6 +63,7 @@ export class Model {
     this.rate = rate;
     this.clock = { step: (this.bank.shift / rate) * this.config.model.time_stride, half: window * 0.0005 };
     this.silences = new Set(about.silences);
+    this.goodness = about.goodness ? new Goodness(about.goodness, this.phones) : null;
     this.spoken = this.phones.flatMap((phone, k) => (this.silences.has(phone) ? [] : [k + 1]));
   }
 
@@ -81,6 +85,24 @@ export class Model {
     }
     const { rows, path } = search.finish();
     yield [...segmenter.push(rows, path), ...segmenter.finish(seconds())];
+  }
+
+  // Yields nothing while blocks of samples are read, then the phones of a transcript in time, each with its score.
+  *scored(blocks, seconds, phones) {
+    const { classes } = this.net, labels = phones.map((phone) => this.phones.indexOf(phone) + 1);
+    const centred = localCmnBlocks(this.bank.blocks(blocks), this.bank.dims, this.config.features);
+    let rows = new Float32Array(0);
+    for (const logits of logitBlocks(centred, this.net, Infinity)) {
+      rows = joined(rows, logSoftmax(logits, classes));
+      yield [];
+    }
+    const path = placed(rows, classes, labels);
+    if (!path) throw new Error(`the recording is too short for ${phones.length} phones.`);
+    const segmenter = new Segmenter(this.phones, this.silences, this.clock, this.calibration, 0);
+    const found = [...segmenter.push(rows, path), ...segmenter.finish(seconds())];
+    const segments = lasting(found, this.goodness.shortest_segment, seconds());
+    const scores = this.goodness.scores(rows, labels, path, segments, (label) => this.silences.has(this.phones[label - 1]));
+    yield segments.map((segment, k) => ({ ...segment, goodness: scores[k] }));
   }
 }
 

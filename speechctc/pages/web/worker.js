@@ -18,7 +18,8 @@ function decoded(text) {
 const others = () => new Promise((done) => { setTimeout(done); }); // lets a message come in
 
 // The page reads for it, one block ahead: of a page from a disk, Safari gives a worker no bytes of its files.
-async function recognise(id, source) {
+// With phones it scores these, else it recognises.
+async function recognise(id, source, wanted) {
   let asked = 0, block = null;
   function* blocks() {
     while (block || asked < source.frames) {
@@ -27,9 +28,10 @@ async function recognise(id, source) {
       yield known;
     }
   }
-  const seconds = source.frames / source.rate;
-  for (const phones of model.phonesOf(resampled(blocks(), source.rate, model.rate), () => seconds)) {
-    postMessage({ id, phones, seconds: Math.min(asked / source.rate, seconds) });
+  const seconds = source.frames / source.rate, length = () => seconds, samples = resampled(blocks(), source.rate, model.rate);
+  for (const phones of wanted ? model.scored(samples, length, wanted) : model.phonesOf(samples, length)) {
+    if (wanted && phones.length) postMessage({ id, scored: phones });
+    else if (!wanted) postMessage({ id, phones, seconds: Math.min(asked / source.rate, seconds) });
     if (!block && asked < source.frames) {
       const bytes = await new Promise((done) => {
         arrived = (whose, given) => whose === id && done(given);
@@ -40,7 +42,7 @@ async function recognise(id, source) {
       asked += BLOCK;
     }
   }
-  postMessage({ id, done: true, phones: [], seconds });
+  if (!wanted) postMessage({ id, done: true, phones: [], seconds });
 }
 
 let hear = () => {}; // takes samples of the microphone; null at their end
@@ -72,12 +74,12 @@ async function work() {
   if (busy) return;
   busy = true;
   while (waiting.length) {
-    const { id, source } = waiting.shift();
+    const { id, source, phones } = waiting.shift();
     if (stopped.has(id)) continue;
     try {
-      await recognise(id, source);
+      await recognise(id, source, phones);
     } catch (error) {
-      postMessage({ id, error: error.message });
+      postMessage({ id, error: error.message, unscored: Boolean(phones) });
     }
   }
   busy = false;
