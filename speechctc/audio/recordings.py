@@ -273,16 +273,8 @@ class Siblings:
         exact = next((found for spelling, found in alike if spelling in (path.name, path.stem)), None)
         if exact is not None:
             return exact
-        near = self.near(path, endings)
-        return near[0] if len(near) == 1 and not self._rivals(path, there, others) else None
-
-    def near(self, path: Path, endings: Iterable[str]) -> list[Path]:
-        """Return the files whose names differ by letter case or Unicode form, taken or not: the first of each name."""
-        first: dict[str, Path] = {}
-        for spelling, found in self._alike(path, tuple(endings), self._listing(path.parent)):
-            stem = os.path.splitext(spelling)[0] if _key(spelling) == _key(path.name) else spelling
-            first.setdefault(stem, found)
-        return list(first.values())
+        names = {os.path.splitext(each)[0] if _key(each) == _key(path.name) else each for each, _ in alike}
+        return alike[0][1] if len(names) == 1 and not self._rivals(path, there, others) else None
 
     def _alike(self, path: Path, endings: tuple[str, ...], there: _Listing) -> list[tuple[str, Path]]:
         """Return the files that may be meant, the preferred ones first, each with its name without the ending."""
@@ -318,16 +310,3 @@ class Siblings:
 def _key(name: str) -> str:
     """Return what spellings of a name in other letter case or Unicode form share."""
     return unicodedata.normalize("NFC", name).lower()
-
-
-def differs_by_case(path: Path, found: Path) -> bool:
-    """Tell whether a file that `Siblings` found has the name of another in other letter case or Unicode form."""
-    return found.stem not in (path.name, path.stem)
-
-
-def belongs_to_another(near: Sequence[Path]) -> str:
-    """Say, to complete a sentence, that files are not taken because of their spelling; ``""`` if there are none."""
-    if len(near) > 1:
-        names = " and ".join(path.name for path in near)
-        return f" ({names} differ by letter case or Unicode form: each may be meant)"
-    return f" ({near[0].name} differs by letter case or Unicode form: it belongs to another)" if near else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import Siblings, belongs_to_another, files_below, find_recordings, left_out
+from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
 from speechctc.config.corpus_config import MARKS, CorpusConfig
 from speechctc.config.load import override, parse_config
 from speechctc.core import written
@@ -366,9 +366,7 @@ def _as_textgrids(result: Survey) -> CorpusConfig | None:
     if not grids:
         alone = sum(path.suffix.lower() == ".textgrid" for path in files_below(result.folder))
         if alone:
-            near = next((near for path in result.recordings if (near := siblings.near(path, [".textgrid"]))), [])
-            what = "TextGrids without a recording of the same name in their folder"
-            result.notes.append(f"not used: {alone} {what}{belongs_to_another(near)}")
+            result.notes.append(f"not used: {alone} TextGrids without a recording of the same name in their folder")
         return None
     return result.tiers("textgrid", grids)
 

@@ -20,7 +20,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import ENDINGS, Siblings, chosen_outside
+from speechctc.audio.recordings import chosen_outside
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
@@ -149,7 +149,7 @@ def _utterance(
     language = words.language_of(*_language(row))
     if row.phones is None and not words.can_read(language):
         raise BadRow(f"words and no phones; {'fill its column language' if is_named() else MISSING}")
-    audio = find_audio(base, row.audio, listings)
+    audio = find_audio(base, row.audio)
     stretch = stretch_of(row, audio, listings)
     seconds = stretch and stretch[1] - stretch[0]
     phones = words.read(row.id, row.words, audio, seconds, language) if row.phones is None else row.phones
@@ -180,19 +180,11 @@ def _language(row: Row) -> tuple[str, ...]:
     return tuple(value for name, value in row.traits if name == "language")
 
 
-def find_audio(base: Path, name: str, listings: FolderListings) -> Path:
+def find_audio(base: Path, name: str) -> Path:
     """Return the path of a recording in `spelling_of`."""
     if (spelling := spelling_of(base, name)) is None:
-        near = _near(base, name, listings)
-        raise NoRecording(f"no such recording: {base / name}" + f" (there is {near})" * (near is not None))
+        raise NoRecording(f"no such recording: {base / name}")
     return base / spelling
-
-
-def _near(base: Path, name: str, listings: FolderListings) -> Path | None:
-    """Return a recording of another spelling or ending, also in the table's own folders; None if there is none."""
-    parts = PurePath(name.replace("\\", "/")).parts
-    places = [base / name, *(base.joinpath(*parts[k:]) for k in range(-min(len(parts), 4), 0))]
-    return next((near for place in places for near in listings.siblings.near(place, ENDINGS)), None)
 
 
 def spelling_of(base: Path, name: str) -> str | None:
@@ -239,7 +231,6 @@ class FolderListings:
     """What is known of the files of a table, each looked up once."""
 
     def __init__(self) -> None:
-        self.siblings = Siblings()
         self.seconds = cache(lambda path: sound_file.info(path).seconds)
         """Returns the duration of a recording."""
         self._real = cache(os.path.realpath)

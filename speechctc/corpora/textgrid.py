@@ -27,9 +27,7 @@ from speechctc.audio.recordings import (
     ENDINGS,
     Recording,
     Siblings,
-    belongs_to_another,
     chosen_outside,
-    differs_by_case,
     files_below,
     find_recordings,
     left_out,
@@ -66,18 +64,15 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
     recordings = find_recordings([root])
     reader.builder.warnings += left_out([root])
     grids = {path for path in files_below(root) if path.suffix.lower() == ENDING and path.is_file()}
-    without, cased = list[Path](), list[Path]()
+    without = list[Path]()
 
     def read(recording: Recording, id: str, twin: Path) -> Labelled:
         path = recording.path
         grid = siblings.find(path, [ENDING])
         if grid is None:
             without.append(path.relative_to(root))
-            what = f"no TextGrid beside it{belongs_to_another(siblings.near(path, [ENDING]))}"
-            raise InputError(f"{path}: {what}", "add one, or leave the recording out")
+            raise InputError(f"{path}: no TextGrid beside it", "add one, or leave the recording out")
         grids.discard(grid)
-        if differs_by_case(path, grid):
-            cased.append(grid.relative_to(root))
         if twin != path:
             raise InputError(f"{path}: {twin.name} has the same name, and is used", "rename one of them")
         tiers, note = read_tiers(grid)
@@ -90,7 +85,6 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
     for name in alone:
         builder.rejected[split_of(name)].append(Rejected(str(name), f"{root / name}: no recording beside it"))
     builder.warn_of(without, "recordings left out, because no TextGrid is beside them")
-    builder.warn_of(cased, "TextGrids used whose names differ from their recordings' by letter case or Unicode form")
     builder.warn_of(alone, "TextGrids without a recording beside them")
     builder.warn_of_formats(recording.path for recording in recordings)
     return reader.to_corpus(needed, f"{root}: no recording can be used", "add some")

@@ -16,9 +16,7 @@ from speechctc.audio.recordings import (
     TIERS,
     Recording,
     Siblings,
-    belongs_to_another,
     chosen_outside,
-    differs_by_case,
     find_recordings,
     left_out,
     name_of,
@@ -187,9 +185,7 @@ def read_beside(
     """Read the transcript in the folder of each recording; if a tier is named, only from files with tiers."""
     endings, siblings, found = _endings(choice), siblings or Siblings(), []
     for each in recordings:
-        file = siblings.find(each.path, endings)
-        near = [] if file else siblings.near(each.path, endings)
-        found.append((each, file, f"beside {each.path.name}{belongs_to_another(near)}"))
+        found.append((each, siblings.find(each.path, endings), f"beside {each.path.name}"))
     return _read_each(found, choice)
 
 
@@ -207,8 +203,7 @@ def read_in(
         places = [folder / part / each.path.name for part in (each.name.parent, last, "")]
         others = spelled[each.path.stem.lower()]
         file = next((file for place in places if (file := siblings.find(place, endings, others)) is not None), None)
-        near = [] if file else next((near for place in places if (near := siblings.near(place, endings))), [])
-        found.append((each, file, f"in {folder}{belongs_to_another(near)}"))
+        found.append((each, file, f"in {folder}"))
     return _read_each(found, choice)
 
 
@@ -239,19 +234,11 @@ def _read_each(
 
 
 def _notes_on_names(pairs: Sequence[tuple[Path, Path]]) -> dict[Path, str]:
-    """Return a note for recordings whose transcript has its name in other letter case, or is that of others too."""
-    cased = [(path, file) for path, file in pairs if differs_by_case(path, file)]
+    """Return a note for recordings whose transcript is that of others too."""
     users = Counter(file for _, file in pairs)
-    shared = [(path, file) for path, file in pairs if users[file] > 1]
-    notes: dict[Path, str] = {}
-    for some_, what in (
-        (cased, "differ from their recordings' by letter case or Unicode form"),
-        (shared, "fit several recordings"),
-    ):
-        said = f"transcripts used whose names {what}: {first_few([f'{file} for {path}' for path, file in some_], 2)}"
-        for path, _ in some_:
-            notes[path] = f"{notes[path]}; {said}" if path in notes else said
-    return notes
+    shared = {path: f"{file} for {path}" for path, file in pairs if users[file] > 1}
+    note = f"transcripts used whose names fit several recordings: {first_few([*shared.values()], 2)}"
+    return dict.fromkeys(shared, note)
 
 
 def is_table(file: Path) -> bool:

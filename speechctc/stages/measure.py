@@ -19,14 +19,12 @@ from speechctc.audio.annotations import Tier, choose_tier, tier_key
 from speechctc.audio.recordings import (
     Recording,
     Siblings,
-    belongs_to_another,
-    differs_by_case,
     find_recordings,
     left_out,
 )
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core import written
-from speechctc.core.errors import InputError, counted_alike, first_few, optional, with_extra
+from speechctc.core.errors import InputError, counted_alike, optional, with_extra
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.transcripts import TranscriptOptions, in_table
@@ -141,9 +139,6 @@ def measure(
             failures.append((recording.path, str(error)))
     if old:
         reporter.note(f"in {old} TextGrids the tier of scores has its name from before, goodness; it is read")
-    if labelled.cased:
-        what = "TextGrids used whose names differ from their recordings' by letter case or Unicode form"
-        reporter.warn(f"{what}: {first_few(labelled.cased, 2)}")
     reporter.warn(*counted_alike(failures, with_numbers=True))
     return rows, 0 if not failures else 2 if len(failures) == len(recordings) else 1
 
@@ -167,7 +162,6 @@ class _TextGrids:
 
     def __init__(self, given: Path | None, recordings: Sequence[Recording]) -> None:
         self._given, self._siblings = given, Siblings()
-        self.cased: list[str] = []  # those whose names differ by letter case or Unicode form, with their recordings
         distinct = {each.path.absolute().with_suffix(""): each for each in recordings}.values()
         self._own = Counter(each.name for each in recordings)
         self._names = Counter(each.name.parent / each.path.stem for each in distinct)
@@ -198,28 +192,25 @@ class _TextGrids:
                 if count > 1:
                     fix = "name the folder above the recordings, and put TextGrids in folders like theirs"
                     raise InputError(f"{path}: {count} recordings have the name of {found}", fix)
-                if differs_by_case(path, found):
-                    self.cased.append(f"{found} for {path}")
                 return found
-        near = next((near for place, _ in places if (near := self._siblings.near(place, (".textgrid",)))), [])
-        raise self._missing(recording, near)
+        raise self._missing(recording)
 
     @cached_property
     def _has_grids(self) -> bool:
         """Return whether the folder of TextGrids that was given has some."""
         return self._given is not None and any(each.suffix.lower() == ".textgrid" for each in self._given.iterdir())
 
-    def _missing(self, recording: Recording, near: Sequence[Path]) -> InputError:
-        """Return the error for a recording without a TextGrid; those `near` differ by letter case or Unicode form."""
+    def _missing(self, recording: Recording) -> InputError:
+        """Return the error for a recording without a TextGrid."""
         path, given, name = recording.path, self._given, recording.name.name
         where = f"beside {path.name}" if given is None else f"in {given}"
         known = "of its name" if name in (path.name, path.stem) else f"named {name} or {path.stem}"
         parent = path.parent.name
         below = given is not None and parent != "" and (given / parent).is_dir()
-        fix = "rename the one that is meant" if near else "make one with speechctc align"
-        if not near and self._has_grids:
+        fix = "make one with speechctc align"
+        if self._has_grids:
             fix = "if those there have the ids of a table, measure that table; else " + fix
-        what = f"{path}: no .TextGrid file {known} {where}{belongs_to_another(near)}"
+        what = f"{path}: no .TextGrid file {known} {where}"
         return InputError(what, f"{fix}, or name the folder above {path.parent}" if below else fix)
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, Tier, in_order, tier_key
-from speechctc.audio.recordings import Siblings, belongs_to_another, differs_by_case
+from speechctc.audio.recordings import Siblings
 from speechctc.audio.textgrids import long_text, read_tiers, textgrid_text
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
@@ -88,15 +88,10 @@ class Document:
 
     def _load(self, siblings: Siblings | None = None) -> None:
         named_after = self.recording.with_name(f"{self.recording.name}.TextGrid")
-        siblings = siblings or Siblings()
-        found = None if self._own_name else siblings.find(self.recording, [".textgrid"])
+        found = None if self._own_name else (siblings or Siblings()).find(self.recording, [".textgrid"])
         self.grid_path = named_after if self._own_name else found or self.recording.with_suffix(".TextGrid")
         self.journal = Journal(self.recording.with_name(self.recording.name + journal.ENDING))
-        is_odd = found is not None and differs_by_case(self.recording, found)
-        near = [] if found or self._own_name else siblings.near(self.recording, [".textgrid"])
-        self.note = belongs_to_another(near).strip(" ()") if len(near) > 1 else ""
-        if is_odd:
-            self.note = f"{self.grid_path.name} is used, whose name differs by letter case or Unicode form"
+        self.note = ""
         self._history = History()
         self._pending = b""  # lines of the journal to append before the next; of an hour, they take time to make
         for number, entry in enumerate(self.journal.read(), start=1):

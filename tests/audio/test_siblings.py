@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.recordings import ENDINGS, Siblings, belongs_to_another, differs_by_case
+from speechctc.audio.recordings import ENDINGS, Siblings
 
 GRID = [".textgrid"]
 
@@ -30,9 +30,8 @@ def test_what_belongs_to_another_is_not_taken(here: Path, label: str) -> None:
     touch("s.wav", "S.wav", label)
     wav, other = ("s.wav", "S.wav") if label[0] == "s" else ("S.wav", "s.wav")
     assert beside(wav) == label and beside(other) is None
-    assert belongs_to_another(Siblings().near(Path(other), GRID)).startswith(f" ({label} differs by letter case")
     Path(label).rename("ſ.TextGrid")  # no other spelling
-    assert beside(wav) is None and Siblings().near(Path(wav), GRID) == []
+    assert beside(wav) is None
 
 
 def test_of_two_that_both_differ_none_is_taken(here: Path) -> None:
@@ -43,9 +42,6 @@ def test_of_two_that_both_differ_none_is_taken(here: Path) -> None:
 def test_of_two_names_in_other_case_none_is_taken(here: Path) -> None:
     touch("ANNA.ogg", "anna.txt", "Anna.lab", "b.mp3", "B.mp3.TextGrid", "B.TextGrid")
     assert beside("ANNA.ogg", ".lab", ".txt") is None
-    near = Siblings().near(Path("ANNA.ogg"), [".lab", ".txt"])
-    said = " (Anna.lab and anna.txt differ by letter case or Unicode form: each may be meant)"
-    assert belongs_to_another(near) == said
     assert beside("b.mp3") == "B.mp3.TextGrid"  # one name, of which the first is preferred
     touch("ANNA.txt")
     assert beside("ANNA.ogg", ".lab", ".txt") == "ANNA.txt"
@@ -54,11 +50,10 @@ def test_of_two_names_in_other_case_none_is_taken(here: Path) -> None:
 def test_a_name_in_other_case_is_taken_where_it_alone_can_be_meant(here: Path) -> None:
     touch("SA1.WAV", "sa1.phn", "sa1.mp3.txt")
     found = Siblings().find(Path("SA1.WAV"), [".phn"])
-    assert found == Path("sa1.phn") and differs_by_case(Path("SA1.WAV"), found)
+    assert found == Path("sa1.phn")
     assert Siblings().find(Path("sa1.phn"), ENDINGS) == Path("SA1.WAV")
     touch("SA1.phn")
     assert beside("SA1.WAV", ".phn") == "SA1.phn"
-    assert not differs_by_case(Path("SA1.WAV"), Path("SA1.PHN"))
 
 
 def test_an_exact_name_comes_before_an_ending_that_is_preferred(here: Path) -> None:
@@ -81,8 +76,7 @@ def test_a_name_in_another_unicode_form_is_taken_where_it_alone_can_be_meant(her
     one, two = "caf\u00e9", "cafe\u0301"
     touch(f"{one}.wav", f"{two}.TextGrid")
     found = Siblings().find(Path(f"{one}.wav"), GRID)
-    assert found == Path(f"{two}.TextGrid") and differs_by_case(Path(f"{one}.wav"), found)
+    assert found == Path(f"{two}.TextGrid")
     assert Siblings().find(found, ENDINGS) == Path(f"{one}.wav")
     touch(f"{two}.wav")
     assert beside(f"{one}.wav") is None and beside(f"{two}.wav") == f"{two}.TextGrid"
-    assert "differs by letter case or Unicode form" in belongs_to_another(Siblings().near(Path(f"{one}.wav"), GRID))

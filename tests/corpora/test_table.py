@@ -170,17 +170,6 @@ def test_phones_may_be_a_json_list(recordings: Path, phones: str) -> None:
     assert corpus.splits["train"][0].phones == ("x", "y")
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [("A.wav", "a.wav"), ("a", "a.wav"), ("b.flac", "b.wav"), ("old\\new/a.wav", "a.wav"), ("D:\\x\\B.WAV", "b.wav")],
-)
-def test_the_recording_that_is_nearest_to_a_name_is_named(recordings: Path, name: str, near: str) -> None:
-    corpus = read(recordings, train_tsv=f"{HEADER}1\ta.wav\tx\n2\t{name}\ty\n3\tnone.wav\ty\n")
-    reasons = {each.id: each.reason for each in corpus.rejected["train"]}
-    assert f"no such recording: {recordings / name} (there is {recordings / near})" in reasons["2"]
-    assert "there is" not in reasons["3"]
-
-
 def test_audio_is_beside_the_table_or_below_the_root(recordings: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tables"
     folder.mkdir()

@@ -40,15 +40,9 @@ def test_a_transcript_is_not_that_of_another(folder: Path) -> None:
     recordings = find_recordings([folder])
     upper, lower = read_beside(recordings, TranscriptOptions())
     assert isinstance(lower, Transcript) and lower.labels == ("low", "mid") and lower.note == ""
-    assert isinstance(upper, InputError) and "S.wav (s.TextGrid differs by letter case or Unicode form" in str(upper)
+    assert isinstance(upper, InputError) and "file of its name beside S.wav" in str(upper)
     upper, lower = read_in(folder, recordings, TranscriptOptions())
     assert isinstance(lower, Transcript) and isinstance(upper, InputError)
-
-
-def test_one_that_differs_is_named(folder: Path) -> None:
-    (folder / "s.wav").unlink()
-    (only,) = read_beside(find_recordings([folder]), TranscriptOptions())
-    assert isinstance(only, Transcript) and "differ from their recordings' by letter case" in only.note
 
 
 def test_one_for_several_recordings_is_named(here: Path) -> None:
@@ -77,14 +71,10 @@ def test_a_row_of_a_table_is_found_by_the_path(here: Path) -> None:
 def test_a_corpus_leaves_out_what_has_no_labels_of_its_own(folder: Path) -> None:
     corpus = read_textgrids(folder, CorpusConfig(kind="textgrid", root=folder, phones="found"))
     assert [utterance.audio.name for utterance in corpus.splits["train"]] == ["s.wav"]
-    assert "s.TextGrid differs by letter case" in corpus.rejected["train"][0].reason
+    assert "S.wav: no TextGrid beside it" in corpus.rejected["train"][0].reason
     (folder / "s.wav").rename(folder / "t.wav")
     corpus = read_textgrids(folder, CorpusConfig(kind="textgrid", root=folder, phones="found"))
     assert [utterance.audio.name for utterance in corpus.splits["train"]] == ["S.wav"]
-    assert any(
-        "differ from their recordings' by letter case or Unicode form (1): s.TextGrid" in line
-        for line in corpus.warnings
-    )
 
 
 def test_the_studio_writes_no_labels_of_another(folder: Path) -> None:
@@ -92,7 +82,7 @@ def test_the_studio_writes_no_labels_of_another(folder: Path) -> None:
     upper = Document(folder / "S.wav")
     assert upper.grid_path.name == "S.TextGrid" and not list(upper.phones) and upper.note == ""
     (folder / "s.wav").unlink()
-    assert "s.TextGrid is used, whose name differs by letter case" in Document(folder / "S.wav").note
+    assert Document(folder / "S.wav").grid_path.name == "s.TextGrid"
 
 
 def test_of_two_grids_in_other_case_none_is_used(here: Path) -> None:
@@ -100,11 +90,10 @@ def test_of_two_grids_in_other_case_none_is_used(here: Path) -> None:
     write_song(here / "in/ANNA.wav", ["low", "top"])
     for name in ("anna", "Anna"):
         write_grid(here / f"in/{name}.TextGrid", "low", "top")
-    said = "Anna.TextGrid and anna.TextGrid differ by letter case or Unicode form: each may be meant"
     document = Document(here / "in/ANNA.wav")
-    assert document.note == said and document.grid_path.name == "ANNA.TextGrid" and not list(document.phones)
-    assert said in describe(survey(here / "in"))
-    with pytest.raises(InputError, match=said):
+    assert document.grid_path.name == "ANNA.TextGrid" and not list(document.phones)
+    assert "TextGrids without a recording of the same name" in describe(survey(here / "in"))
+    with pytest.raises(InputError, match="ANNA.wav: no TextGrid beside it"):
         read_textgrids(here / "in", CorpusConfig(kind="textgrid", root=here / "in", phones="found"))
 
 
