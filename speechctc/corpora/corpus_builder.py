@@ -19,7 +19,7 @@ from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of,
 from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, read_map
 from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
 from speechctc.phones.notations import mixed_notations
-from speechctc.phones.pronouncer import Notation
+from speechctc.phones.pronouncer import PhoneMapper
 
 if TYPE_CHECKING:
     from speechctc.corpora.word_phones import WordPhones
@@ -166,14 +166,14 @@ class CorpusBuilder:
         phones = inventory_of(chain.from_iterable(each.phones for each in self.utterances["train"]))
         self.notes.append(f"phone set: the {len(phones.phones)} labels of the training split")
         looks = {spelling_key(phone): f" (looks like {phone})" for phone in phones.phones}
-        nearest = Notation(phones.phones)
+        nearest = PhoneMapper(phones.phones)
         for split in ("dev", "test"):
             known, unknown = [], Counter[str]()
             for utterance in self.utterances[split]:
                 missing = sorted(set(utterance.phones) - set(phones.phones))
                 if not missing:
                     known.append(utterance)
-                elif utterance.id in from_words and (written := nearest.write(utterance.phones)):
+                elif utterance.id in from_words and (written := nearest.map(utterance.phones)):
                     known.append(replace(utterance, phones=written))
                 else:
                     unknown.update(missing)

@@ -25,7 +25,7 @@ from speechctc.corpora.synthetic import Speaker, Speech, Synthesis, read_sentenc
 from speechctc.phones import espeak
 from speechctc.phones.inventory import FOUND, named_inventory
 from speechctc.phones.languages import find_voice
-from speechctc.phones.pronouncer import Notation, cmu_sources
+from speechctc.phones.pronouncer import PhoneMapper, cmu_sources
 
 MAX_WAITING = 4  # speakers whose speech may wait in memory
 
@@ -60,13 +60,13 @@ def read_espeak(root: Path, config: CorpusConfig) -> Corpus:
             yield speaker, (_labelled(each, spoken, native, target is not None) for each in spoken.speech)
 
     @lru_cache(maxsize=1)
-    def notation() -> Notation:
-        return Notation(target or sorted(native), "ipa" if target is None else "arpabet")
+    def mapper() -> PhoneMapper:
+        return PhoneMapper(target or sorted(native), "ipa" if target is None else "arpabet")
 
     def relabel(labels: Sequence[str]) -> Sequence[str] | None:
         """Write phones that only foreign words have as the nearest native ones."""
-        written = notation().write(labels)
-        facts["nearest"] = [f"{phone} as {to}" for phone, to in sorted(notation().nearest.items())]
+        written = mapper().map(labels)
+        facts["nearest"] = [f"{phone} as {to}" for phone, to in sorted(mapper().nearest.items())]
         return written
 
     made_with = {"language": list(languages), **({"phones": config.phones} if target else {})}
@@ -99,12 +99,12 @@ def _labelled(speech: espeak.Speech, spoken: Spoken, native: set[str], to_cmu: b
     """Return speech with its phones; add those of the language to the native ones."""
     starts = [phoneme.sample for phoneme in speech.phonemes] + [len(speech.samples)]
     phones = []
-    for piece in espeak.pieces([phoneme.name for phoneme in speech.phonemes], ""):
-        start, end = starts[piece.phoneme], starts[piece.last + 1]
-        share = (end - start) / piece.parts
-        phones.append(Interval(start + share * piece.part, start + share * (piece.part + 1), piece.label))
-        if piece.language in ("", *spoken.codes):
-            native.add(piece.label)
+    for phone in espeak.ipa_phones([phoneme.name for phoneme in speech.phonemes], ""):
+        start, end = starts[phone.phoneme], starts[phone.last + 1]
+        share = (end - start) / phone.parts
+        phones.append(Interval(start + share * phone.part, start + share * (phone.part + 1), phone.label))
+        if phone.language in ("", *spoken.codes):
+            native.add(phone.label)
     phones = _in_cmu(phones) if to_cmu else phones
     return Speech(speech.samples, spoken.rate, phones[-1].end if phones else 0, phones)
 

@@ -36,7 +36,7 @@ from speechctc.audio.recordings import (
 from speechctc.audio.textgrids import read_tiers
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
-from speechctc.corpora.tier_utterances import Labelled, TierReader
+from speechctc.corpora.tier_utterances import LabelledRecording, TierReader
 
 if TYPE_CHECKING:
     from speechctc.config.corpus_config import CorpusConfig
@@ -66,7 +66,7 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
     grids = {path for path in files_below(root) if path.suffix.lower() == ENDING and path.is_file()}
     without = list[Path]()
 
-    def read(recording: Recording, id: str, twin: Path) -> Labelled:
+    def read(recording: Recording, id: str, twin: Path) -> LabelledRecording:
         path = recording.path
         grid = siblings.find(path, [ENDING])
         if grid is None:
@@ -76,7 +76,7 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
         if twin != path:
             raise InputError(f"{path}: {twin.name} has the same name, and is used", "rename one of them")
         tiers, note = read_tiers(grid)
-        return Labelled(id, path, grid, tiers, recording.speaker, sound_file.info(path).seconds, 0.0, note)
+        return LabelledRecording(id, path, grid, tiers, recording.speaker, sound_file.info(path).seconds, 0.0, note)
 
     for recording, id, twin in _named(recordings, root):
         reader.add(id, split_of(recording.name), partial(read, recording, id, twin))
@@ -125,7 +125,7 @@ def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus
     reader, siblings = TierReader(root, config), Siblings()
     files, without = eaf_files(root), list[Path]()
 
-    def read(path: Path, id: str) -> Labelled:
+    def read(path: Path, id: str) -> LabelledRecording:
         tiers, media = read_eaf(path)
         try:
             audio, origin = find_media(path, media, siblings)
@@ -133,7 +133,7 @@ def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus
             without.append(path.relative_to(root))
             raise
         seconds = sound_file.info(audio).seconds
-        return Labelled(id, audio, path, tiers, speaker_of(path.relative_to(root)), seconds, origin)
+        return LabelledRecording(id, audio, path, tiers, speaker_of(path.relative_to(root)), seconds, origin)
 
     for path, id in zip(files, _ids(files, root), strict=True):
         reader.add(id, split_of(path.relative_to(root)), partial(read, path, id))

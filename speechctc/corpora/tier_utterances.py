@@ -32,7 +32,7 @@ UNCORRECTED = "left out, because they are as speechctc decode wrote them and nob
 MIN_GAP = 10.0  # seconds without a label that may be unlabelled speech
 
 
-class Labelled(NamedTuple):
+class LabelledRecording(NamedTuple):
     """A recording with a file of labels.
 
     Attributes
@@ -62,16 +62,16 @@ class Labelled(NamedTuple):
     note: str = ""
 
 
-class Found(NamedTuple):
+class FoundUtterances(NamedTuple):
     """The utterances of a recording, its longest gap in seconds, and how many utterances another speaker interrupts."""
 
-    labelled: Labelled
+    labelled: LabelledRecording
     utterances: list[Utterance]
     gap: float
     interrupted: int
 
 
-def texts(labelled: Labelled, config: CorpusConfig, words: WordPhones) -> list[tuple[str, str]]:
+def words_of(labelled: LabelledRecording, config: CorpusConfig, words: WordPhones) -> list[tuple[str, str]]:
     """Return the language and the words of each of the tiers of ``corpus.words_tier``; none where it cannot be read."""
     try:
         tiers = [
@@ -87,7 +87,7 @@ def texts(labelled: Labelled, config: CorpusConfig, words: WordPhones) -> list[t
     ]
 
 
-def _names(labelled: Labelled, tier: Tier, config: CorpusConfig) -> Iterator[str]:
+def _names(labelled: LabelledRecording, tier: Tier, config: CorpusConfig) -> Iterator[str]:
     """Yield the names that may tell the language, if ``corpus.language`` is a mapping: the tier's and the folders'."""
     if isinstance(config.language, dict):
         yield tier.name
@@ -103,8 +103,12 @@ def _is_word(label: str) -> bool:
 
 
 def find_utterances(
-    labelled: Labelled, split: str, builder: CorpusBuilder, config: CorpusConfig, words: WordPhones | None = None
-) -> Found:
+    labelled: LabelledRecording,
+    split: str,
+    builder: CorpusBuilder,
+    config: CorpusConfig,
+    words: WordPhones | None = None,
+) -> FoundUtterances:
     """Add the utterances of a recording to a split, and what cannot be used to its rejected ones.
 
     The labels are words where there is a reader of `words`.
@@ -134,15 +138,18 @@ def find_utterances(
                 builder.rejected[split].append(Rejected(f"{labelled.id}-{tier.name}", str(error)))
     if not found:
         raise errors[0]
-    builder.utterances[split] += [utterance for _, utterances in found for utterance in utterances]
+    every = [utterance for _, utterances in found for utterance in utterances]
+    builder.utterances[split] += every
     interrupted = sum(_interrupted(utterances, found, tier, labelled.origin) for tier, utterances in found)
-    return Found(labelled, [utterance for _, utterances in found for utterance in utterances], gap, interrupted)
+    return FoundUtterances(
+        labelled, [utterance for _, utterances in found for utterance in utterances], gap, interrupted
+    )
 
 
 class _Reader(NamedTuple):
     """What is needed to read the utterances of a tier, whose entries are in order."""
 
-    labelled: Labelled
+    labelled: LabelledRecording
     tier: Tier
     star: str
     builder: CorpusBuilder
@@ -224,7 +231,7 @@ def _within(time: float, piece: Piece) -> float:
     return min(max(time, piece.start), piece.end) - piece.start
 
 
-def _check(labelled: Labelled, tier: Tier, entries: Sequence[Interval], are_phones: bool) -> None:
+def _check(labelled: LabelledRecording, tier: Tier, entries: Sequence[Interval], are_phones: bool) -> None:
     """Check that a tier has labels, one phone each if they `are_phones`, that end with the recording."""
     file, seconds = labelled.file, labelled.seconds
     if not entries:
@@ -246,7 +253,7 @@ def _pieces(spoken: Sequence[Interval], seconds: float, tier: Tier, config: Corp
     return cut(spans, seconds, config.max_gap, config.max_seconds, several)
 
 
-def _words(labelled: Labelled, tier: Tier, star: str, config: CorpusConfig) -> list[Interval]:
+def _words(labelled: LabelledRecording, tier: Tier, star: str, config: CorpusConfig) -> list[Interval]:
     """Return the words of the speaker of a tier; none where the file has no such tier."""
     try:
         chosen = choose_tiers(labelled.tiers, labelled.file, config.words)
@@ -382,8 +389,8 @@ class TierReader:
             files = {"elan": ".eaf files"}.get(config.kind, "recordings and TextGrids")
             raise InputError(f"{root}: no such folder", f"set corpus.root to the folder of the {files}")
         self.builder, self._config = CorpusBuilder.for_config(config), config
-        self._files: list[tuple[Labelled, str]] = []
-        self._found: list[Found] = []
+        self._files: list[tuple[LabelledRecording, str]] = []
+        self._found: list[FoundUtterances] = []
         self._uncorrected: list[Path] = []
         self._edited: list[Path] = []
         self._words = WordPhones(config) if config.words_tier is not None else None
@@ -395,7 +402,7 @@ class TierReader:
         """The recordings of the files so far."""
         return [labelled.audio for labelled, _ in self._files]
 
-    def add(self, id: str, split: str, read: Callable[[], Labelled]) -> None:
+    def add(self, id: str, split: str, read: Callable[[], LabelledRecording]) -> None:
         """Add a file of a split, or to what is rejected if `read` raises an `InputError`.
 
         So is one that is as `speechctc decode` wrote it, where ``corpus.uncorrected`` leaves such files out.
@@ -416,7 +423,7 @@ class TierReader:
         if self._words is not None:
             train = [labelled for labelled, split in self._files if split == "train"]
             train = train or [labelled for labelled, _ in self._files]
-            self._words.learn(pair for labelled in train for pair in texts(labelled, self._config, self._words))
+            self._words.learn(pair for labelled in train for pair in words_of(labelled, self._config, self._words))
         for labelled, split in self._files:
             try:
                 self._found.append(find_utterances(labelled, split, self.builder, self._config, self._words))
@@ -456,7 +463,7 @@ def is_decoded(tiers: Sequence[Tier]) -> bool:
     return "confidence" in names and not {"log probability", "score"} & names  # files from before have score alone
 
 
-def report_tiers(files: Sequence[Found], builder: CorpusBuilder, config: CorpusConfig) -> None:
+def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, config: CorpusConfig) -> None:
     """Add notes and warnings on the files of a corpus."""
     utterances = [utterance for file in files for utterance in file.utterances]
     tiered = {u.speaker for file in files for u in file.utterances if u.speaker != file.labelled.speaker}
@@ -476,7 +483,7 @@ def report_tiers(files: Sequence[Found], builder: CorpusBuilder, config: CorpusC
     builder.warn_of(sorted(long), note_text("long", seconds=config.max_seconds))
 
 
-def _report_cuts(files: Sequence[Found], builder: CorpusBuilder, config: CorpusConfig) -> None:
+def _report_cuts(files: Sequence[FoundUtterances], builder: CorpusBuilder, config: CorpusConfig) -> None:
     cut = [file for file in files if any(utterance.stretch for utterance in file.utterances)]
     if not cut:
         return
@@ -487,12 +494,12 @@ def _report_cuts(files: Sequence[Found], builder: CorpusBuilder, config: CorpusC
     builder.notes.append(note_text("cut", **counts, **minutes, gaps=gaps, longest=config.max_seconds))
 
 
-def _is_long(utterance: Utterance, file: Found, config: CorpusConfig) -> bool:
+def _is_long(utterance: Utterance, file: FoundUtterances, config: CorpusConfig) -> bool:
     start, end = utterance.stretch or (0.0, file.labelled.seconds)
     return end - start > config.max_seconds
 
 
-def _name(file: Found) -> Path:
+def _name(file: FoundUtterances) -> Path:
     return Path(file.labelled.audio.name)
 
 

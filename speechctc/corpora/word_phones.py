@@ -18,7 +18,7 @@ from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.inventory import FOUND, named_inventory
 from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.languages import plain_code
-from speechctc.phones.pronouncer import Notation, Pronouncer
+from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
 from speechctc.phones.texts import Word
 
 if TYPE_CHECKING:
@@ -214,8 +214,8 @@ class WordPhones:
         """Return a corpus with its words, read by the rules of its labels and in its phone set."""
         if not self.words:
             return corpus
-        notation = Notation(corpus.inventory().phones)
-        words = {id: tuple(_in_set(word, notation, rules) for word in each) for id, each in self.words.items()}
+        mapper = PhoneMapper(corpus.inventory().phones)
+        words = {id: tuple(_in_set(word, mapper, rules) for word in each) for id, each in self.words.items()}
         return dataclasses.replace(corpus, words=words)
 
     def _without_ignored(self, word: Word) -> Word:
@@ -239,12 +239,12 @@ def _code(name: str) -> str:
     return plain_code(name, voices())
 
 
-def _in_set(word: Word, notation: Notation, rules: LabelRules) -> Word:
+def _in_set(word: Word, mapper: PhoneMapper, rules: LabelRules) -> Word:
     """Return a word read by the rules of labels, in a phone set."""
     if not rules.is_plain:
         by_rules = (tuple(p for phone in reading for p in rules.phones(phone)) for reading in word.pronunciations)
         word = Word(word.text, tuple(dict.fromkeys(by_rules)))
-    return rewritten(word, notation)
+    return map_word(word, mapper)
 
 
 class LanguageWords:
@@ -267,7 +267,7 @@ class LanguageWords:
         self.utterances = 0
         self.nearest: dict[str, str] = {}
         self._learned = False
-        self._notation = cache(Notation)
+        self._mapper = cache(PhoneMapper)
         self.words = cache(pronouncer.read)
         """Returns the words of a text."""
 
@@ -282,13 +282,13 @@ class LanguageWords:
         words = self.words(text)
         if not self._learned or not self.pronouncer.native:
             return words
-        notation = self._notation(tuple(sorted(self.pronouncer.native)))
-        written = [rewritten(word, notation) for word in words]
-        self.nearest |= notation.nearest
+        mapper = self._mapper(tuple(sorted(self.pronouncer.native)))
+        written = [map_word(word, mapper) for word in words]
+        self.nearest |= mapper.nearest
         return written
 
 
-def rewritten(word: Word, notation: Notation) -> Word:
-    """Return a word in another notation, without pronunciations that cannot be written in it."""
-    written = (notation.write(reading) for reading in word.pronunciations)
+def map_word(word: Word, mapper: PhoneMapper) -> Word:
+    """Return a word in another mapper, without pronunciations that cannot be written in it."""
+    written = (mapper.map(reading) for reading in word.pronunciations)
     return Word(word.text, tuple(dict.fromkeys(reading for reading in written if reading)))

@@ -287,7 +287,7 @@ def scripts_of(language: str) -> set[str]:
     return {script for script, languages in _READERS.items() if base in languages}
 
 
-class Piece(NamedTuple):
+class IpaPhone(NamedTuple):
     """A phone made from a phoneme of eSpeak NG.
 
     Attributes
@@ -310,7 +310,7 @@ class Piece(NamedTuple):
     language: str
 
 
-def pieces(names: Sequence[str], language: str) -> list[Piece]:
+def ipa_phones(names: Sequence[str], language: str) -> list[IpaPhone]:
     """Return the phones of phonemes that eSpeak NG named in IPA.
 
     Pauses are left out. A phoneme that is only a modifier, such as ``ʲ``, is joined to the phone before it. A vowel and
@@ -323,7 +323,7 @@ def pieces(names: Sequence[str], language: str) -> list[Piece]:
     language : str
         The language of the first.
     """
-    made: list[Piece] = []
+    made: list[IpaPhone] = []
     joined = False  # whether the phoneme before was a phone
     for k, name in enumerate(names):
         if switch := _LANGUAGE.fullmatch(name):
@@ -334,12 +334,12 @@ def pieces(names: Sequence[str], language: str) -> list[Piece]:
             made[-1] = made[-1]._replace(label=_with_modifier(made[-1].label, labels[0]), last=k)
             continue
         if labels and not _only_modifiers(labels[0]):
-            made += [Piece(label, k, k, part, len(labels), language) for part, label in enumerate(labels)]
+            made += [IpaPhone(label, k, k, part, len(labels), language) for part, label in enumerate(labels)]
         joined = bool(labels and made)
     return [*map(_in_coda, made, [*made[1:], None])]
 
 
-def _in_coda(piece: Piece, after: Piece | None) -> Piece:
+def _in_coda(piece: IpaPhone, after: IpaPhone | None) -> IpaPhone:
     """Return a phone of Cantonese, whose stops are aspirated only before a vowel; those of others as they are."""
     if piece.language != "yue" or piece.label not in _UNRELEASED or (after and after.label[0] in _VOWELS):
         return piece
@@ -416,7 +416,7 @@ class Reader:
         """
         _choose(self._voice.file)
         speech = self._speaker.speak(readable(text), keep=False)
-        made = pieces([phoneme.name for phoneme in speech.phonemes], self.language)
+        made = ipa_phones([phoneme.name for phoneme in speech.phonemes], self.language)
         starts = speech.words or (WordStart(0, 0),)
         ends = [word.phoneme for word in starts[1:]] + [len(speech.phonemes)]
         words = []

@@ -141,7 +141,7 @@ def _spelling(phone: str, arpabet: bool) -> str:
     return (phone.lower().rstrip("012") if arpabet else nfc(phone.strip(_STRESS))) or phone
 
 
-class Notation:
+class PhoneMapper:
     """Phones as those of a set: the same ones by name or table, others as the nearest by their features.
 
     Parameters
@@ -172,7 +172,7 @@ class Notation:
         self._known: dict[str, tuple[str, ...] | None] = {}
         self.nearest: dict[str, str] = {}
 
-    def write(self, phones: Sequence[str]) -> tuple[str, ...] | None:
+    def map(self, phones: Sequence[str]) -> tuple[str, ...] | None:
         """Return the phones in the set; None if one of them is unlike all of it."""
         if self._target is None:
             return tuple(phones)
@@ -300,11 +300,11 @@ class Pronouncer:
         if phones:
             self.check(phones)
         written_in: PhoneNotation = "arpabet" if listed and listed.arpabet else "ipa"
-        self._listed = Notation(phones.phones if phones else None, written_in, divides=True)
+        self._listed = PhoneMapper(phones.phones if phones else None, written_in, divides=True)
         own = None if listed is None else CMU39 if listed.arpabet else listed.phones
         spoken_in: PhoneNotation = "english" if self.language.partition("-")[0] == "en" else "ipa"
         is_open = phones is None and listed is not None and not listed.arpabet
-        self._spoken = Notation(phones.phones if phones else own, spoken_in, is_open, divides=phones is not None)
+        self._spoken = PhoneMapper(phones.phones if phones else own, spoken_in, is_open, divides=phones is not None)
         self.native: Counter[str] = Counter(() if listed is None or listed.arpabet else listed.phones)
         self._alone: dict[str, tuple[str, ...] | None] = {}
         self._counts: Counter[str] = Counter()
@@ -426,14 +426,14 @@ class Pronouncer:
         letters = [words.get(f"{letter}.") or words.get(letter) for letter in name.lower()]
         if not _is_capital(name) or not all(letters):
             return None
-        return self._listed.write([phone for readings in letters if readings for phone in readings[0]])
+        return self._listed.map([phone for readings in letters if readings for phone in readings[0]])
 
     def _look_up(self, token: str, words: dict[str, Pronunciations], shouted: bool) -> Iterator[Word]:
         """Yield the word of a token, or the words that hyphens join in it."""
         name = _bare(token)
         for key in dict.fromkeys(map(word_key, (token, token.strip(_MARKS), name))):
             if key in words:
-                written = [self._listed.write(reading) for reading in words[key]]
+                written = [self._listed.map(reading) for reading in words[key]]
                 if not shouted:
                     written = [self._abbreviated(name), *written, None if self._reader else self._spelled(name, words)]
                 self._counts["listed"] += 1
@@ -461,7 +461,7 @@ class Pronouncer:
             symbols = _joined(symbols) if self.language.partition("-")[0] == "en" else symbols
             self.native.update(symbols)
             if symbols:
-                self._ipa[name] = Word(name, tuple(filter(None, [self._spoken.write(symbols)])))
+                self._ipa[name] = Word(name, tuple(filter(None, [self._spoken.map(symbols)])))
         return self._ipa.get(name)
 
     def _read_alone(self, token: str) -> tuple[str, ...] | None:
@@ -476,7 +476,7 @@ class Pronouncer:
                 self.native.update(phone for word in spoken for phone in word.own)
             can = bool(phones) and self._reader.can_read(token, languages)
             can = can and not (self._dictionary and self.is_foreign(token))
-            self._alone[token] = self._spoken.write(phones) if can else None
+            self._alone[token] = self._spoken.map(phones) if can else None
         return self._alone[token]
 
     def _read_in_context(self, tokens: list[str], shouted: bool) -> list[Word]:
@@ -517,7 +517,7 @@ class Pronouncer:
             languages[k] |= word.languages
             self.native.update(word.own)
         return [
-            self._spoken.write(each) if each and self._reader.can_read(token, read_in) else None
+            self._spoken.map(each) if each and self._reader.can_read(token, read_in) else None
             for token, each, read_in in zip(tokens, phones, languages, strict=True)
         ]
 

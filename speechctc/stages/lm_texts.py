@@ -28,7 +28,7 @@ from speechctc.model.checkpoint import find_checkpoint, read_inventory
 from speechctc.phones.articulation import is_one_phone
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
 from speechctc.phones.matching import is_arpabet
-from speechctc.phones.pronouncer import Notation, Pronouncer
+from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
 from speechctc.phones.texts import encode, listed, read_text, read_unpacked
 
 MAX_PHONES = 500  # phones that texts may have: more are words
@@ -144,8 +144,8 @@ def _in_set(text: PhoneText, inventory: Inventory, reporter: Reporter) -> PhoneT
     """Return a text whose phones in IPA are those of a set, or the nearest, which are counted and named."""
     own = inventory.phones
     counts = Counter(label for each in text.utterances for label in each if inventory.normalise(label) not in own)
-    notation = Notation(own, divides=True)
-    near = {} if is_arpabet(own) else {one: notation.write((one,)) for one in counts if is_one_phone(one)}
+    mapper = PhoneMapper(own, divides=True)
+    near = {} if is_arpabet(own) else {one: mapper.map((one,)) for one in counts if is_one_phone(one)}
     found = {label: phones for label, phones in near.items() if phones}
     if not found:
         return text

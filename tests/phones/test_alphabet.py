@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.phones.espeak import Reader, phones_of_language, pieces
+from speechctc.phones.espeak import Reader, ipa_phones, phones_of_language
 
 pytest.importorskip("espeakng_loader")
 
@@ -46,8 +46,8 @@ def test_a_language_that_espeak_does_not_speak() -> None:
 
 
 def test_modifiers_without_a_phone_before_them() -> None:
-    assert pieces(["ʲ", "ʰ"], "en") == []
-    assert [piece.label for piece in pieces(["ʰ", "ʲ", "t", "ʰ"], "en")] == ["tʰ"]
+    assert ipa_phones(["ʲ", "ʰ"], "en") == []
+    assert [piece.label for piece in ipa_phones(["ʰ", "ʲ", "t", "ʰ"], "en")] == ["tʰ"]
 
 
 @pytest.mark.skipif(not LANGUAGES.is_dir(), reason="no transcripts here")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.phones.espeak import Synthesiser, pieces
+from speechctc.phones.espeak import Synthesiser, ipa_phones
 from speechctc.phones.languages import Voice
 
 pytest.importorskip("espeakng_loader")
@@ -93,7 +93,7 @@ def test_each_phoneme_of_each_language_is_ipa(speaker: Synthesiser) -> None:
             continue
         speaker.choose("", 400, 50, voice.file)
         for mnemonic in table_of(voice, speaker.data, named):
-            for piece in pieces([name for name in names_of(speaker, mnemonic) if not name.startswith("(")], code):
+            for piece in ipa_phones([name for name in names_of(speaker, mnemonic) if not name.startswith("(")], code):
                 seen.add(piece.label)
                 if wrong := what_is_not_ipa(piece.label):
                     foreign[code, piece.label] = f"{mnemonic.decode('latin1')}: {wrong}"
@@ -127,4 +127,4 @@ def test_the_table_of_the_chart_refuses_mnemonics() -> None:
     ],
 )
 def test_names_that_are_no_ipa(language: str, names: list[str], labels: list[str]) -> None:
-    assert [piece.label for piece in pieces(names, language)] == labels
+    assert [piece.label for piece in ipa_phones(names, language)] == labels

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.phones.espeak import pieces
+from speechctc.phones.espeak import ipa_phones
 from speechctc.phones.inventory import CMU39, Inventory, named_inventory
 from speechctc.phones.matching import match_phones
 from speechctc.phones.pronouncer import Pronouncer, divide
@@ -200,7 +200,7 @@ def test_every_phone_has_an_english_one_to_start_from(language: str) -> None:
 
 def test_names_of_espeak_become_phones() -> None:
     names = ["kʰ", "ˈɔːɹ", "", "(en)", "pʲ", "ʲ", "_", "ʲ", "aɪɚ", "(ka)", "t̪", "s."]
-    made = pieces(names, "ka")
+    made = ipa_phones(names, "ka")
     assert [piece.label for piece in made] == ["kʰ", "ɔː", "ɹ", "pʲ", "aɪ", "ɚ", "t̪", "ʂ"]
     assert [piece.language for piece in made] == ["ka"] * 3 + ["en"] * 3 + ["ka"] * 2
     assert [(piece.phoneme, piece.part, piece.parts) for piece in made[1:3]] == [(1, 0, 2), (1, 1, 2)]
