@@ -1,5 +1,8 @@
 """Processes of Python that this one starts, and how a process is asked to save and stop, on POSIX and on Windows.
 
+Work is shared among processes in order and in bounded memory. Each has a pipe to itself, so one that is killed in the
+middle of a result leaves nobody waiting: the standard library's pools share one, and hang then.
+
 None of them looks for modules in the working folder. ``python -m`` and ``python -c`` look there first, also for modules
 of the standard library; the folder may be a stranger's, and a file ``json.py`` in it would be run.
 """
@@ -7,13 +10,25 @@ of the standard library; the folder may be a stranger's, and a file ``json.py`` 
 from __future__ import annotations
 
 import multiprocessing.util
+import os
+import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
+from queue import SimpleQueue
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+
+from speechctc.core.cores import ordered
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _RUN = "import sys; sys.path[:] = filter(None, sys.path); from runpy import run_module as run; "
 _RUN += "run(sys.argv.pop(1), None, '__main__', True)"
@@ -74,3 +89,126 @@ def stop_requests(handle: Callable[[int], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class WorkerEnded(Exception):
+    """A worker process was ended from outside."""
+
+
+class WorkFailed(Exception):
+    """The work raised what it should not; the message is the worker's traceback."""
+
+
+@contextmanager
+def in_processes(
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    count: int,
+    size: Callable[[Item], int] = lambda item: 1,
+    most: int = 64,
+    preload: Sequence[str] = (),
+) -> Iterator[Iterator[Result]]:
+    """Offer ``work(item)`` of each item, in order, from worker processes.
+
+    Parameters
+    ----------
+    work : callable
+        A function of a module, as are its arguments and results.
+    items : iterable
+    count : int
+        How many processes.
+    size : callable
+        What the result of an item takes to be kept.
+    most : int
+        Of the sizes of items begun whose results have not been taken; but one item a process in any case.
+    preload : sequence of str
+        Modules that the processes share, where they can be forked.
+
+    Raises
+    ------
+    WorkerEnded
+        At the start and by the iterator: a process was ended from outside.
+    WorkFailed
+        By the iterator: `work` raised an exception.
+    """
+    context = start_method("forkserver" if os.name == "posix" else "spawn")
+    if preload and context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(list(preload))
+    workers: list[_Worker] = []
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+    threads = ThreadPoolExecutor(count, thread_name_prefix="worker")
+
+    def ask(item: Item) -> Any:
+        worker = idle.get()
+        try:
+            return worker.ask(item)
+        finally:
+            idle.put(worker)  # one that has ended, too: whoever asks it next is told, and waits for none
+
+    try:
+        for _ in range(count):
+            workers.append(_Worker(context, work))
+            idle.put(workers[-1])
+        yield ordered(lambda item: threads.submit(ask, item), items, count, size, most)
+    finally:
+        for worker in workers:
+            worker.end()
+        threads.shutdown(wait=True, cancel_futures=True)
+
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self, context: Any, work: Callable[[Any], Any]) -> None:
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(work, other), daemon=True)
+        try:
+            self._process.start()
+        except (EOFError, ConnectionError):  # the process that forks the workers was ended from outside
+            raise WorkerEnded from None
+        other.close()  # the process alone holds it: the pipe ends with it
+
+    def ask(self, item: Any) -> Any:
+        try:
+            _send(self._pipe, item)
+            result, problem = self._pipe.recv()
+        except (EOFError, OSError):
+            raise WorkerEnded from None
+        if problem:
+            raise WorkFailed(problem)
+        return result
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
+    """Answer what comes through the pipe, until its other end is gone; Ctrl-C is left to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        try:
+            item = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = (work(item), "")
+        except Exception:
+            answer = (None, traceback.format_exc())
+        try:
+            _send(pipe, answer)
+        except OSError:
+            return
+
+
+def _send(pipe: Connection, value: Any) -> None:
+    """Send a value by the standard pickle; `Connection.send` passes each tensor as a file that stays open."""
+    pipe.send_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)

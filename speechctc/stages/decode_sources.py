@@ -11,11 +11,12 @@ from pathlib import Path
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording
-from speechctc.core import workers
+from speechctc.core import cluster
+from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.cores import map_in_threads, shared_among, threads
 from speechctc.core.errors import InputError
+from speechctc.core.processes import WorkerEnded
 from speechctc.core.progress import Reporter
-from speechctc.core.workers import WorkerEnded, on_cluster, shared_recording
 from speechctc.corpora.transcripts import (
     Task,
     Transcript,
@@ -125,4 +126,4 @@ def _decode_shared(
 
 def versions() -> dict[str, str]:
     """Return what must be alike on all machines for their results to be."""
-    return {**workers.versions(), "numba": version("numba")}
+    return {**cluster.versions(), "numba": version("numba")}

@@ -13,10 +13,11 @@ import pytest
 
 import speechctc
 from speechctc.config.load import load_config
-from speechctc.core import workers as cluster
+from speechctc.core import cluster
+from speechctc.core.cluster import on_cluster
 from speechctc.core.errors import InputError
+from speechctc.core.processes import WorkFailed
 from speechctc.core.progress import Advance
-from speechctc.core.workers import WorkFailed, on_cluster
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.output import OutputOptions
 from speechctc.stages import extract as extract_stage

@@ -17,7 +17,7 @@ from speechctc.audio.textgrids import read_textgrid
 from speechctc.config.corpus_config import CorpusConfig, DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.core.workers import WorkerEnded
+from speechctc.core.processes import WorkerEnded
 from speechctc.corpora import demo, espeak
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.demo import Phone, UnknownPhoneme, label
