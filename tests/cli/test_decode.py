@@ -223,12 +223,6 @@ def test_any_rate_depth_and_number_of_channels(
     assert speechctc("decode", "a.wav").out.split() == SONG
 
 
-def test_8_khz_has_the_tones_that_are_in_it(speechctc: Command, here: Path) -> None:
-    write_song(here / "a.wav", ["low", "mid", "low"], rate=8000)
-    (entry,) = json.loads(speechctc("decode", "a.wav", "--format", "json").out)
-    assert entry["phones"] and entry["segments"][-1]["end"] <= entry["seconds"]
-
-
 def test_nan_samples_and_no_samples_are_refused(speechctc: Command, here: Path) -> None:
     samples, _ = sing(SONG, np.random.default_rng(1))
     samples[12_345] = np.nan

@@ -171,14 +171,3 @@ def test_the_advice_for_low_rates_fits_a_config_that_starts_from_a_model() -> No
         for given in (False, True)
     )
     assert own == "set features.sample_rate=8000" and of_model.startswith("keep 16000")
-
-
-def test_all_faults_of_a_corpus_are_found_at_once(tmp_path: Path) -> None:
-    tones = clean(tmp_path)
-    chosen = {name: fault for name, fault in FAULTS.items() if fault[1] not in ("one-label", "speech-rate", "strings")}
-    for plant, _, _ in chosen.values():
-        plant(tones)
-    found = findings(tones)
-    for name, (_, kind, place) in chosen.items():
-        places = [where for each in found if each.kind == kind for where in each.where]
-        assert any(place.partition(" (")[0] in where for where in places), name

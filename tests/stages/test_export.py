@@ -206,12 +206,6 @@ def test_a_model_without_an_ngram_takes_one_relative_to_its_own_frequencies(extr
     np.testing.assert_allclose(np.exp(alone.lm.log_probs).sum(axis=1), 1, atol=0.01)
 
 
-def test_it_does_not_write_over_what_is_there(run: Path, here: Path) -> None:
-    (here / "given").mkdir()
-    with pytest.raises(InputError, match="exists already"):
-        export(run, here / "given")
-
-
 def test_a_model_that_comes_along_is_used_for_want_of_another_and_said_so(
     run: Path, extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
