@@ -149,9 +149,9 @@ class Decoded(AbstractContextManager["Decoded"]):
         """Return ffmpeg's error message in one line, or `otherwise` if there is none."""
         self._errors.seek(0)
         lines = self._errors.read(4000).decode("utf-8", "replace").splitlines()
-        said = next((line.strip() for line in reversed(lines) if line.strip()), otherwise)
-        said = said.removeprefix(f"file:{self._path}: ")
-        return InputError(f"{self._path}: ffmpeg cannot decode it ({said[:160]})", "copy it again, or leave it out")
+        message = next((line.strip() for line in reversed(lines) if line.strip()), otherwise)
+        message = message.removeprefix(f"file:{self._path}: ")
+        return InputError(f"{self._path}: ffmpeg cannot decode it ({message[:160]})", "copy it again, or leave it out")
 
 
 def _start(path: Path, errors: IO[bytes], skipped: int) -> subprocess.Popen[bytes]:

@@ -160,8 +160,10 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
         "speechctc made this folder, such as a round of the studio, with copies of recordings; name it itself": made,
     }
     left = set(doubles)
-    said = [f"{first_few([path.name for path in found], 1)} left out: {why}" for why, found in reasons.items() if found]
-    return [path for path in sound if path not in left], said
+    lines = [
+        f"{first_few([path.name for path in found], 1)} left out: {why}" for why, found in reasons.items() if found
+    ]
+    return [path for path in sound if path not in left], lines
 
 
 def files_below(folder: Path) -> list[Path]:

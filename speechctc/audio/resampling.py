@@ -1,6 +1,6 @@
 """The sample rates that recordings may have, and resampling of mono samples by a windowed sinc, in bounded memory.
 
-Common ratios of rates are filtered by one product of matrices. Its filter has ``rate * wanted / gcd**2`` weights, for
+Common ratios of rates are filtered by one product of matrices. Its filter has ``rate * new_rate / gcd**2`` weights, for
 example 90 million from 22254 Hz to 16000 Hz, almost all of them 0. Such ratios use `SincFilter`, which computes the few
 non-zero weights of each output sample, from the same windowed sinc.
 """
@@ -32,13 +32,13 @@ PIECE = 0.25  # seconds resampled at a time; the delay of samples from a stream
 LOWEST, HIGHEST = 1000, 1_000_000  # Hz; rates for ultrasound are lower
 
 
-def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
-    """Resample mono samples from `rate` to `wanted`, Hz; the result has ``ceil(n * wanted / rate)`` samples."""
-    pieces = list(resample_blocks([samples], rate, wanted))
+def resample(samples: NDArray[np.float32], rate: int, new_rate: int) -> NDArray[np.float32]:
+    """Resample mono samples from `rate` to `new_rate`, Hz; the result has ``ceil(n * new_rate / rate)`` samples."""
+    pieces = list(resample_blocks([samples], rate, new_rate))
     return np.concatenate(pieces) if pieces else samples[:0]
 
 
-def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: int) -> Iterator[NDArray[np.float32]]:
+def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, new_rate: int) -> Iterator[NDArray[np.float32]]:
     """Resample blocks of mono samples; the result is the same to the bit for all ways to cut them into blocks.
 
     An empty block gives an empty block at once, before more are asked for: so does everything that works in blocks of
@@ -48,13 +48,13 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, wanted: in
     input is filtered in pieces of a fixed number of steps, counted from its start, with the context on either side,
     whose output is discarded. Pieces as long as the blocks would be summed in another order, and rounded differently.
     """
-    if rate == wanted:
+    if rate == new_rate:
         yield from blocks
         return
-    common = math.gcd(rate, wanted)
-    step, group = rate // common, wanted // common
+    common = math.gcd(rate, new_rate)
+    step, group = rate // common, new_rate // common
     if step * group > MAX_WEIGHTS:
-        yield from sinc_blocks(blocks, sinc_filter(step, group), round(PIECE * wanted))
+        yield from sinc_blocks(blocks, sinc_filter(step, group), round(PIECE * new_rate))
         return
     context = -(-_width(step, group) // step) * step
     piece = max(round(PIECE * common) * step, context, step)  # at low rates, most work would be for the context

@@ -219,9 +219,9 @@ def mono_blocks(
         raise InputError(f"{path}: no channel {channel}, it has {there}", "choose one of its channels")
     done = 0
     while count is None or done < count:
-        wanted = size if count is None else min(size, count - done)
+        frames = size if count is None else min(size, count - done)
         try:
-            block = file.read(wanted, dtype="float32", always_2d=True)
+            block = file.read(frames, dtype="float32", always_2d=True)
         except soundfile.LibsndfileError as error:
             where = f"after {done / file.samplerate:.1f} s of {file.frames / file.samplerate:.1f} s"
             reason = f"{path}: cut short or damaged: {words(error)} {where}"
@@ -338,8 +338,8 @@ def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:
     if b"\0" not in head and _is_text(head):
         return InputError(f"{path}: text, not audio", "check what was copied there")
     reason = words(error)
-    said = "" if "regular file" in reason else f" ({reason})"  # what the decoder of MP3 says of any other content
-    return InputError(f"{path}: not audio that can be read{said}", CONVERT)
+    detail = "" if "regular file" in reason else f" ({reason})"  # what the decoder of MP3 says of any other content
+    return InputError(f"{path}: not audio that can be read{detail}", CONVERT)
 
 
 def _is_text(head: bytes) -> bool:

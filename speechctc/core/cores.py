@@ -31,8 +31,8 @@ def cores() -> int:
 
 def threads() -> int:
     """Return the number of threads that compute: ``OMP_NUM_THREADS``, or one for each core."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return max(int(wanted), 1) if wanted.isdecimal() else cores()
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return max(int(given), 1) if given.isdecimal() else cores()
 
 
 def threads_per_recording() -> int:

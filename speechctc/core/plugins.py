@@ -104,5 +104,5 @@ def _blamed(what: str) -> Iterator[None]:
         frames = [each for each in traceback.extract_tb(error.__traceback__) if "importlib" not in each.filename][2:]
         own = [each for each in frames if each.filename == frames[0].filename]
         place = f"{own[-1].filename}, line {own[-1].lineno}, in {own[-1].name}: " if own else ""
-        said = " ".join(str(error).split())
-        raise InputError(f"{what}: {place}{type(error).__name__}: {said}", "correct what is your own") from error
+        message = " ".join(str(error).split())
+        raise InputError(f"{what}: {place}{type(error).__name__}: {message}", "correct what is your own") from error

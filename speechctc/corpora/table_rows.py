@@ -338,8 +338,8 @@ def read_sheet(path: Path, columns: Iterable[str]) -> Text:
         raise InputError(f"{path}: not an Excel workbook ({reason})", "save it again, or as CSV (UTF-8)") from None
     if not sheets:
         raise InputError(f"{path}: no sheet with cells in it", "save it as CSV (UTF-8)")
-    wanted = set(columns)
-    title = next((title for title, rows in sheets.items() if wanted <= _header(rows)), next(iter(sheets)))
+    required = set(columns)
+    title = next((title for title, rows in sheets.items() if required <= _header(rows)), next(iter(sheets)))
     note = f"{path}: the sheet {title!r} is read, of {len(sheets)}" if len(sheets) > 1 else ""
     return Text("\n".join("\t".join(row) for row in sheets[title]) + "\n", note)
 

@@ -66,20 +66,20 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
     grids = {path for path in files_below(root) if path.suffix.lower() == ENDING and path.is_file()}
     without = list[Path]()
 
-    def read(recording: Recording, id: str, twin: Path) -> LabelledRecording:
+    def read(recording: Recording, id: str, namesake: Path) -> LabelledRecording:
         path = recording.path
         grid = siblings.find(path, [ENDING])
         if grid is None:
             without.append(path.relative_to(root))
             raise InputError(f"{path}: no TextGrid beside it", "add one, or leave the recording out")
         grids.discard(grid)
-        if twin != path:
-            raise InputError(f"{path}: {twin.name} has the same name, and is used", "rename one of them")
+        if namesake != path:
+            raise InputError(f"{path}: {namesake.name} has the same name, and is used", "rename one of them")
         tiers, note = read_tiers(grid)
         return LabelledRecording(id, path, grid, tiers, recording.speaker, sound_file.info(path).seconds, 0.0, note)
 
-    for recording, id, twin in _named(recordings, root):
-        reader.add(id, split_of(recording.name), partial(read, recording, id, twin))
+    for recording, id, namesake in _named(recordings, root):
+        reader.add(id, split_of(recording.name), partial(read, recording, id, namesake))
     reader.read()
     builder, alone = reader.builder, [grid.relative_to(root) for grid in sorted(grids)]
     for name in alone:

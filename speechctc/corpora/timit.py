@@ -133,9 +133,9 @@ def _check_complete(members: dict[str, list[Files]]) -> None:
             continue
         by_speaker = Counter(files.speaker for files in whole)
         short = [name for name in sorted({files.speaker for files in members[split]}) if by_speaker[name] != SENTENCES]
-        odd = ", ".join(f"{name} {by_speaker[name]}" for name in short[:5]) + (", ..." if len(short) > 5 else "")
+        examples = ", ".join(f"{name} {by_speaker[name]}" for name in short[:5]) + (", ..." if len(short) > 5 else "")
         raise InputError(
-            f"all speakers of TIMIT are present, but {len(whole)} {split} utterances instead of {count} ({odd} "
+            f"all speakers of TIMIT are present, but {len(whole)} {split} utterances instead of {count} ({examples} "
             f"instead of {SENTENCES})",
             "copy the corpus again; it is read in part only where whole speakers are missing",
         )
@@ -290,12 +290,12 @@ def _nothing(root: Path) -> InputError:
     names = [name for _, names in _folders(root) for name in names]
     if not names:
         return InputError(f"{root}: the folder is empty", "copy TIMIT there, or set corpus.root to where it is")
-    wanted = "looked for TRAIN/<region>/<speaker>/<sentence>.WAV and .PHN, in any letter case, at any depth"
+    layout = "looked for TRAIN/<region>/<speaker>/<sentence>.WAV and .PHN, in any letter case, at any depth"
     if root.name.lower() in SPLITS:
-        return InputError(f"{root}: {wanted}", f"set corpus.root to the folder above: {root.parent}")
+        return InputError(f"{root}: {layout}", f"set corpus.root to the folder above: {root.parent}")
     endings = sorted({Path(name).suffix.lower() or "no ending" for name in names})
     top = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in root.iterdir())
     return InputError(
-        f"{root}: no utterances in {len(names)} files ({first_few(endings, 6)}); in it: {first_few(top, 6)}; {wanted}",
+        f"{root}: no utterances in {len(names)} files ({first_few(endings, 6)}); in it: {first_few(top, 6)}; {layout}",
         "set corpus.root to the corpus, or corpus.kind to table for recordings of your own",
     )

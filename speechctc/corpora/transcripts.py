@@ -154,14 +154,14 @@ def _limits(where: str, parts: Sequence[Phrase]) -> tuple[Phrase, ...]:
     """
     found: list[Phrase] = []
     for part in sorted(parts):
-        said = f"{_quoted(part)} from {part.start:.3f} to {part.end:.3f} s"
+        described = f"{_quoted(part)} from {part.start:.3f} to {part.end:.3f} s"
         if part.end - part.start < MAX_OVERLAP:
-            raise InputError(f"{where}: no time for {said}", "correct its times, or give --no-limits")
+            raise InputError(f"{where}: no time for {described}", "correct its times, or give --no-limits")
         start = max(part.start, 0.0)
         if found and start < found[-1].end:
             if start < found[-1].end - MAX_OVERLAP:
                 before = f"{_quoted(found[-1])} until {found[-1].end:.3f} s"
-                raise InputError(f"{where}: limits overlap: {before}, {said}", "correct them, or give --no-limits")
+                raise InputError(f"{where}: limits overlap: {before}, {described}", "correct them, or give --no-limits")
             start = found[-1].end
         found.append(part._replace(start=start))
     return tuple(found)

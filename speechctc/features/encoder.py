@@ -61,11 +61,11 @@ class PretrainedEncoder:
 
         The output of a layer is as it goes into the next one, before any normalisation there.
         """
-        heard = torch.tensor(samples, dtype=torch.float32, device=self._device)
+        signal = torch.tensor(samples, dtype=torch.float32, device=self._device)
         if self._facts.normalise:
-            heard = (heard - heard.mean()) / (heard.var(unbiased=False) + TINY).sqrt()
+            signal = (signal - signal.mean()) / (signal.var(unbiased=False) + TINY).sqrt()
         self._kept.outputs = outputs = dict[int, torch.Tensor]()
-        self._model(heard[None])
+        self._model(signal[None])
         together = torch.cat([outputs[number][0] for number in self._layers], dim=1).clamp(-MAX_FLOAT16, MAX_FLOAT16)
         return np.asarray(together.cpu().numpy())
 

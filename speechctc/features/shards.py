@@ -127,7 +127,7 @@ def write_shard(
         "checksum": checksum(tensors),
         **recipe.to_json(),
     }
-    files.write_file(path, lambda beside: save_tensors(beside, tensors, header))
+    files.write_file(path, lambda draft: save_tensors(draft, tensors, header))
 
 
 def read_shard(path: Path, checked: bool = False) -> Shard:
@@ -188,8 +188,8 @@ def check_features(shard: Shard, features: dict[str, Any]) -> None:
         made, features = ({f"encoder.{key}": each["encoder"][key] for key in keys} for each in both)
         differing = sorted(key for key in made if made[key] != features[key])
     if differing:
-        said = ", ".join(f"features.{key}={made.get(key)} (now {features.get(key)})" for key in differing)
-        raise InputError(f"{shard.path}: made with another config: {said}", OTHER_FOLDER)
+        changes = ", ".join(f"features.{key}={made.get(key)} (now {features.get(key)})" for key in differing)
+        raise InputError(f"{shard.path}: made with another config: {changes}", OTHER_FOLDER)
 
 
 def with_version(recipe: Recipe, features: dict[str, Any]) -> Recipe:

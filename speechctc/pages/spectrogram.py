@@ -83,18 +83,18 @@ def levels_db(
     padded = np.pad(np.asarray(samples, dtype=np.float64), (half, len(window)))
     starts = ((np.arange(columns) + 0.5) / columns * len(samples)).astype(np.int64)
     height = (settings.highest - settings.lowest) / rows
-    heard = settings.lowest + (np.arange(rows)[::-1] + 0.5) * height
+    hertz = settings.lowest + (np.arange(rows)[::-1] + 0.5) * height
     size = 1 << int(np.ceil(np.log2(max(len(window), rate / max(height, 1.0)))))
-    bins = np.clip(np.rint(heard / rate * size).astype(np.int64), 0, size // 2)
+    bins = np.clip(np.rint(hertz / rate * size).astype(np.int64), 0, size // 2)
     power = np.empty((rows, columns))
     for first in range(0, columns, BLOCK):
         each = slice(first, first + BLOCK)
         frames = padded[starts[each, None] + np.arange(len(window))] * window
         power[:, each] = np.abs(np.fft.rfft(frames, size)[:, bins].T) ** 2
-    power[heard > rate / 2] = 0
+    power[hertz > rate / 2] = 0
     with np.errstate(divide="ignore"):
         levels = 10 * np.log10(power)
-    return np.asarray(levels + settings.preemphasis * np.log2(np.maximum(heard, 1.0) / 1000)[:, None])
+    return np.asarray(levels + settings.preemphasis * np.log2(np.maximum(hertz, 1.0) / 1000)[:, None])
 
 
 def gaussian(length: int) -> NDArray[np.float64]:

@@ -197,9 +197,9 @@ def ogg_opus(samples: NDArray[np.float32], rate: int) -> bytes:
         Hz. Rates that Opus does not have are resampled to the next higher one.
     """
     chosen = next((each for each in RATES if each >= rate), RATES[-1])
-    wanted = np.clip(resample(samples, rate, chosen) if rate != chosen else samples, -1, 1)
+    clipped = np.clip(resample(samples, rate, chosen) if rate != chosen else samples, -1, 1)
     out = io.BytesIO()
     with soundfile.SoundFile(out, "w", chosen, 1, "OPUS", format="OGG", compression_level=LEVEL) as file:
-        for start in range(0, len(wanted), BLOCK):
-            file.write(wanted[start : start + BLOCK])
+        for start in range(0, len(clipped), BLOCK):
+            file.write(clipped[start : start + BLOCK])
     return out.getvalue()

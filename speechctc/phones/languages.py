@@ -50,11 +50,11 @@ def find_voice(language: str, voices: Sequence[Voice], instead: str = ALONE) -> 
     InputError
         There is none, or words are inside several names; the message names related ones, or else the nearest.
     """
-    wanted = _plain(language)
-    for name in _also_called(wanted):
+    query = _plain(language)
+    for name in _also_called(query):
         if found := voice_called(name, voices):
             return found
-    words = _words(wanted) if len(wanted) >= _MIN_LETTERS else set()
+    words = _words(query) if len(query) >= _MIN_LETTERS else set()
     inside = {each.languages[0]: each for each in reversed(voices) if words and words <= _words(each.name.lower())}
     usual = {_USUAL.get(word, "") for word in words}
     if len(inside) == 1 or (len(usual) == 1 and usual <= inside.keys()):
@@ -67,16 +67,16 @@ def find_voice(language: str, voices: Sequence[Voice], instead: str = ALONE) -> 
 
 def _unknown(language: str, voices: Sequence[Voice], instead: str) -> InputError:
     """Return the error for a language that no voice speaks."""
-    wanted = _plain(language)
-    base, spoken = wanted.partition("-")[0], {voice.languages[0]: voice for voice in reversed(voices)}
+    query = _plain(language)
+    base, spoken = query.partition("-")[0], {voice.languages[0]: voice for voice in reversed(voices)}
     known = {name: spoken[code] for name, code in _OWN.items() if code in spoken}
     known |= {name: voice for voice in voices for of in _names_of(voice)[2:] for name in of}
     names = [name for name in known if len(base) > 3 or name.partition("-")[0] == base]  # codes tell nothing by letters
-    codes = _RELATED.get(wanted.replace(" ", "-")) or _RELATED.get(base) or ()
+    codes = _RELATED.get(query.replace(" ", "-")) or _RELATED.get(base) or ()
     related = [spoken[code] for code in codes if code in spoken]
-    near = [known[name] for name in difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)]
+    near = [known[name] for name in difflib.get_close_matches(query, names, n=3, cutoff=0.5)]
     likeness = {voice: -difflib.SequenceMatcher(None, base, voice.languages[0]).ratio() for voice in voices}
-    begin = [voice for voice in sorted(voices, key=likeness.__getitem__) if voice.languages[0][:1] == wanted[:1]]
+    begin = [voice for voice in sorted(voices, key=likeness.__getitem__) if voice.languages[0][:1] == query[:1]]
     alike = related or near or begin
     listed = first_few(list(dict.fromkeys(map(_shown, alike))), 12)
     what = "related" if related else "the nearest by name" if near else "codes that begin alike"
@@ -87,10 +87,10 @@ def _unknown(language: str, voices: Sequence[Voice], instead: str) -> InputError
 
 def voice_called(name: str, voices: Sequence[Voice]) -> Voice | None:
     """Return the voice with a code or a whole English name, of those of one name the usual; None where none is."""
-    wanted = _USUAL.get(_plain(name), _plain(name))
+    query = _USUAL.get(_plain(name), _plain(name))
     names = [_names_of(voice) for voice in voices]
     for rank in range(5):
-        found = [voice for voice, of in zip(voices, names, strict=True) if wanted in of[rank]]
+        found = [voice for voice, of in zip(voices, names, strict=True) if query in of[rank]]
         if found and (rank < 4 or len({voice.languages[0] for voice in found}) == 1):
             return found[0]
     return None
@@ -102,8 +102,8 @@ def plain_code(language: str, voices: Sequence[Voice]) -> str:
         voice = find_voice(language, voices)
     except InputError:
         return ""
-    wanted = _plain(language)
-    whole = "-" not in wanted or any(voice_called(name, voices) for name in islice(_also_called(wanted), 2))
+    query = _plain(language)
+    whole = "-" not in query or any(voice_called(name, voices) for name in islice(_also_called(query), 2))
     return voice.languages[0] if whole else ""
 
 
@@ -122,9 +122,9 @@ def _shown(voice: Voice) -> str:
     return f"{voice.languages[0]} ({voice.name.strip()})"
 
 
-def _also_called(wanted: str) -> Iterator[str]:
+def _also_called(query: str) -> Iterator[str]:
     """Yield a name, and its code in eSpeak NG; of a code also what is left without its last parts."""
-    parts = wanted.split("-")
+    parts = query.split("-")
     for count in range(len(parts), 0 if len(parts[0]) < _MIN_LETTERS else len(parts) - 1, -1):
         name = "-".join(parts[:count])
         yield name

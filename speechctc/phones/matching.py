@@ -39,8 +39,8 @@ def match_phones(phones: Sequence[str], known: Sequence[str]) -> dict[str, Match
         Phones without a match are not in it: those that are neither IPA nor ARPABET, or unlike all known phones.
         A silence matches only a silence.
     """
-    here, there = is_arpabet(phones), is_arpabet(known)
-    matches = {phone: _match(phone, known, here, there) for phone in phones}
+    arpabet, known_arpabet = is_arpabet(phones), is_arpabet(known)
+    matches = {phone: _match(phone, known, arpabet, known_arpabet) for phone in phones}
     return {phone: match for phone, match in matches.items() if match is not None}
 
 
@@ -54,40 +54,40 @@ def is_arpabet(phones: Sequence[str]) -> bool:
     return len(known) >= 0.8 * len(labels) and any(len(label) > 1 for label in known)
 
 
-def _match(phone: str, known: Sequence[str], here: bool, there: bool) -> Match | None:
-    if phone in known and (here == there or _same_in_both(phone)):
+def _match(phone: str, known: Sequence[str], arpabet: bool, known_arpabet: bool) -> Match | None:
+    if phone in known and (arpabet == known_arpabet or _same_in_both(phone)):
         return Match(phone, "name")
     if phone in SILENCES:
         silence = next((label for label in known if label in SILENCES), None)
         return Match(silence, "table") if silence else None
-    if (table := _by_table(phone, known, here, there)) is not None:
+    if (table := _by_table(phone, known, arpabet, known_arpabet)) is not None:
         return Match(table, "table")
-    ours = ipa(phone, here)[0]
+    ours = ipa(phone, arpabet)[0]
     others = [label for label in known if label not in SILENCES]
-    near = min(others, key=lambda label: distance(ours, ipa(label, there)[0]), default=None)
-    if near is not None and is_diphthong(ours) and not is_diphthong(ipa(near, there)[0]):
-        near = min(others, key=lambda label: distance(ours, ipa(label, there)[0], at_first=True))
-    if near is None or distance(ours, ipa(near, there)[0]) >= FAR:
+    near = min(others, key=lambda label: distance(ours, ipa(label, known_arpabet)[0]), default=None)
+    if near is not None and is_diphthong(ours) and not is_diphthong(ipa(near, known_arpabet)[0]):
+        near = min(others, key=lambda label: distance(ours, ipa(label, known_arpabet)[0], at_first=True))
+    if near is None or distance(ours, ipa(near, known_arpabet)[0]) >= FAR:
         return None
     return Match(near, "nearness")
 
 
-def _by_table(phone: str, known: Sequence[str], here: bool, there: bool) -> str | None:
+def _by_table(phone: str, known: Sequence[str], arpabet: bool, known_arpabet: bool) -> str | None:
     """Return the known phone that the tables give for a phone, or None."""
-    if here and there:
+    if arpabet and known_arpabet:
         label = _arpabet(phone)
         spelled = {_arpabet(each): each for each in known}
         others = (label, TIMIT_TO_39.get(label), _PARTS.get(label))
         return next((spelled[each] for each in others if each in spelled), None)
-    if here == there and not here:
+    if arpabet == known_arpabet and not arpabet:
         return next((label for label in known if plain(label) == plain(phone)), None)
-    ours = [plain(each) for each in ipa(phone, here)]
-    ranks = {label: _first_shared([plain(each) for each in ipa(label, there)], ours) for label in known}
+    ours = [plain(each) for each in ipa(phone, arpabet)]
+    ranks = {label: _first_shared([plain(each) for each in ipa(label, known_arpabet)], ours) for label in known}
     shared = {label: rank for label, rank in ranks.items() if rank is not None}
     found = min(shared, key=lambda label: shared[label], default=None)
-    if found is None and here:  # a closure or syllabic consonant of TIMIT, and a set in IPA
+    if found is None and arpabet:  # a closure or syllabic consonant of TIMIT, and a set in IPA
         part = _PARTS.get(_arpabet(phone))
-        return _by_table(part, known, here, there) if part else None
+        return _by_table(part, known, arpabet, known_arpabet) if part else None
     return found
 
 

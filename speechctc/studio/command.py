@@ -45,7 +45,7 @@ def run(line: list[str]) -> str:
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONUTF8": "1"},
     )
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     if not done.returncode:
         return ""
-    return said[-1].removeprefix("speechctc: ") if said else f"it ended with status {done.returncode}"
+    return lines[-1].removeprefix("speechctc: ") if lines else f"it ended with status {done.returncode}"

@@ -406,8 +406,8 @@ def _written_by_decode(tier: Tier, spans: Mapping[int, float]) -> int:
     form = _CONFIDENCE if named < 0 else _ALTERNATIVE
     if not named or not all(form.fullmatch(entry.label) for entry in labelled):
         return 0
-    beside = sum(abs(spans.get(_key(entry.start), -1.0) - entry.end) < _TOLERANCE for entry in labelled)
-    return named if 2 * beside >= len(labelled) else 0
+    matching = sum(abs(spans.get(_key(entry.start), -1.0) - entry.end) < _TOLERANCE for entry in labelled)
+    return named if 2 * matching >= len(labelled) else 0
 
 
 def _sha256(text: str) -> str:

@@ -147,8 +147,8 @@ def write_tier(path: Path, segments: Sequence[Mapping[str, Any]]) -> None:
         span = ElementTree.SubElement(root, "span", {"start": start, "end": end})
         values = [segment["phone"]]
         if scored:
-            said = " ".join(each["phones"] for each in segment.get("said_instead") or [])
-            values += [f"{segment['score']:.2f}" if segment.get("score") is not None else "", said]
+            instead = " ".join(each["phones"] for each in segment.get("said_instead") or [])
+            values += [f"{segment['score']:.2f}" if segment.get("score") is not None else "", instead]
         else:
             values.append(f"{segment['confidence']:.2f}")
         for value in values:

@@ -216,11 +216,11 @@ def tile_png(sound: Waveform, level: int, number: int, settings: SpectrogramSett
     if not 0 <= level < len(LEVEL_SECONDS) or not 0 <= number * LEVEL_SECONDS[level] < sound.seconds:
         raise InputError(f"spectrogram: no tile {number} of level {level}", "choose a part of the recording")
     column = LEVEL_SECONDS[level] / COLUMNS * sound.rate  # samples
-    around = math.ceil(2 * settings.window_length * sound.rate / column) + 1  # columns of context
-    first = round((number * COLUMNS - around) * column)
-    last = round(((number + 1) * COLUMNS + around) * column)
-    levels = levels_db(sound.read(first, last), sound.rate, settings, COLUMNS + 2 * around, ROWS)
-    return grey_png(shades(levels[:, around : around + COLUMNS], maximum, settings.dynamic_range), effort=1)
+    context = math.ceil(2 * settings.window_length * sound.rate / column) + 1  # columns of context
+    first = round((number * COLUMNS - context) * column)
+    last = round(((number + 1) * COLUMNS + context) * column)
+    levels = levels_db(sound.read(first, last), sound.rate, settings, COLUMNS + 2 * context, ROWS)
+    return grey_png(shades(levels[:, context : context + COLUMNS], maximum, settings.dynamic_range), effort=1)
 
 
 def loudest(sound: Waveform, settings: SpectrogramSettings) -> float:
