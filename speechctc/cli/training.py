@@ -138,6 +138,14 @@ def export_command(
             help="An n-gram that takes the place of the model's own: an ARPA file, or a model that has one.",
         ),
     ] = None,
+    scores: Annotated[
+        bool,
+        Option(
+            "--scores",
+            help="The net that scores phones, where a model has one of its own (english), as a model: a page of it "
+            "scores.",
+        ),
+    ] = False,
 ) -> None:
     """Write a model to give to others.
 
@@ -152,11 +160,11 @@ def export_command(
     if form == "web":
         from speechctc.stages.export import export_web, page_place
 
-        size = export_web(find_model(model, or_bundled=True), out, overwrite, lm, new_reporter())
+        size = export_web(find_model(model, or_bundled=True), out, overwrite, lm, new_reporter(), scores)
         out = page_place(out)
     else:
         check_out(out, overwrite)
-        size = export(find_model(model), out, overwrite, lm, new_reporter())
+        size = export(find_model(model), out, overwrite, lm, new_reporter(), scores)
     show(f"{out}: {size / 1e6:.1f} MB")
 
 

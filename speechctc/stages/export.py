@@ -30,7 +30,7 @@ from speechctc.inference import goodness
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.load import load_lm, relative
-from speechctc.inference.recogniser import JUDGE_FILE, Recogniser
+from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
 from speechctc.lm import tuned
 from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import (
@@ -128,7 +128,12 @@ def _exported(folder: Path) -> set[str] | None:
 
 
 def export(
-    model: Path | None, out: Path, overwrite: bool = False, lm: Path | None = None, reporter: Reporter | None = None
+    model: Path | None,
+    out: Path,
+    overwrite: bool = False,
+    lm: Path | None = None,
+    reporter: Reporter | None = None,
+    scores: bool = False,
 ) -> int:
     """Write a model in half precision, without paths and training state; or, to a name in ``.onnx``, as ONNX.
 
@@ -146,6 +151,8 @@ def export(
         An n-gram that takes the place of the model's own, with the weights that were tuned for it.
     reporter : Reporter, optional
         It says with which weights.
+    scores : bool
+        The net that scores phones, where that is another, in place of the one that recognises.
 
     Returns
     -------
@@ -155,13 +162,15 @@ def export(
     Raises
     ------
     InputError
-        There is no such model or n-gram, or `out` exists and must not be replaced.
+        There is no such model or n-gram, no other net scores, or `out` exists and must not be replaced.
     """
     check_out(out, overwrite)
     if lm and out.suffix.lower() == ".onnx":
         raise InputError("an ONNX file holds no language model", "leave out --lm, or name a folder")
     folder = find_checkpoint(model)
     checkpoint, calibration, tunings, placer, usual = files.read_folder(folder, _whole)
+    if scores:
+        checkpoint, calibration, tunings = _judge(folder, checkpoint, usual), Calibration(), []
     if out.suffix.lower() == ".onnx":
         from speechctc.stages.export_onnx import export_onnx  # late: it loads torch
 
@@ -193,6 +202,13 @@ def export(
     if kept:
         (out / CARD).chmod(kept[1])
     return sum(file.stat().st_size for file in out.iterdir())
+
+
+def _judge(folder: Path, checkpoint: Checkpoint, beside: dict[str, bytes]) -> Checkpoint:
+    """Return the net that scores the phones of a model, and take it away from what lies beside that."""
+    if beside.pop(JUDGE_FILE, None) is None:
+        raise InputError(f"{folder}: the model's own net scores its phones", "leave out --scores")
+    return replace(load_judge(folder / JUDGE_FILE, checkpoint.inventory), facts={})
 
 
 def _card(out: Path) -> tuple[bytes, int] | None:
@@ -271,7 +287,12 @@ def page_place(out: Path) -> Path:
 
 
 def export_web(
-    model: Path, out: Path, overwrite: bool = False, lm: Path | None = None, reporter: Reporter | None = None
+    model: Path,
+    out: Path,
+    overwrite: bool = False,
+    lm: Path | None = None,
+    reporter: Reporter | None = None,
+    scores: bool = False,
 ) -> int:
     """Write a model as a page that recognises in the browser; return its size in bytes.
 
@@ -283,7 +304,7 @@ def export_web(
         A folder, which may exist, or a file in ``.html``.
     overwrite : bool
         Replace a page that a person made or changed.
-    lm : Path, optional
+    lm, scores
         As for `export`.
     reporter : Reporter, optional
 
@@ -298,7 +319,7 @@ def export_web(
     written.refuse_changed([place], overwrite)
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
         given = Path(folder) / "model"
-        export(model, given, lm=lm, reporter=reporter)
+        export(model, given, lm=lm, reporter=reporter, scores=scores)
         text = page_text(Recogniser.load(given, "cpu"), given, _name(model))
     place.parent.mkdir(parents=True, exist_ok=True)
     written.write_text(place, text, overwrite)

@@ -11,13 +11,15 @@ import pytest
 
 import speechctc
 from speechctc.audio import sound_file
+from speechctc.core.bundled import MODELS
+from speechctc.core.errors import InputError
 from speechctc.ctc.alternatives import alternatives
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.goodness import RANKS, Goodness, Usual
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.transcript import parse_phones
 from speechctc.model.checkpoint import fill_checkpoint
-from speechctc.stages.export import about_model
+from speechctc.stages.export import about_model, export
 from tests.pages.node import run_node
 from tests.pages.test_web_modules import LOADED, PHONES, babble, random_model
 
@@ -128,3 +130,30 @@ def test_real_speech_is_scored_as_by_the_command(shared_data: Path, tmp_path: Pa
         recogniser.boundaries = None
         assert_scores_alike(recogniser, samples, phones, found)
         recogniser = speechctc.load("ipa", "cpu")
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_english_is_scored_by_the_net_that_heard_natives_only(shared_data: Path, tmp_path: Path) -> None:
+    """Exported as a model of its own, it scores as beside the model that recognises, in Python and in a page."""
+    export(MODELS["english"].folder, tmp_path / "model", scores=True)
+    alone, whole = speechctc.load(tmp_path / "model", "cpu"), speechctc.load("english", "cpu")
+    assert whole.judge and alone.judge is None and alone.phones == whole.phones
+    with pytest.raises(InputError, match="the model's own net scores its phones; leave out --scores"):
+        export(tmp_path / "model", tmp_path / "again", scores=True)
+    rate, differences = alone.config.features.sample_rate, list[float]()
+    for path in sorted((shared_data / "english/dev/audio").glob("ls*/*-000.ogg"))[:4]:
+        samples, _ = sound_file.read(path, rate)
+        phones = list(whole.decode(samples, rate).phones)
+        by = [
+            each.place(
+                samples, parse_phones(phones, each.phones), rate, options=AlignOptions(judge=each.goodness.scores)
+            )
+            for each in (alone, whole)
+        ]
+        pairs = zip(*(each.segments for each in by), strict=True)
+        differences += [abs(a.goodness.score - b.goodness.score) for a, b in pairs if a.goodness and b.goodness]
+        without = speechctc.load(tmp_path / "model", "cpu")
+        without.boundaries = None
+        assert_scores_alike(without, samples, phones, scored(tmp_path / "model", without, samples, phones))
+    assert len(differences) > 200 and np.median(differences) < 0.002 and np.quantile(differences, 0.95) < 0.05
