@@ -16,6 +16,7 @@ from speechctc.core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from speechctc.audio.recordings import Recording
     from speechctc.corpora.transcripts import Labels, Task
     from speechctc.inference.decoder import Decoder
     from speechctc.inference.output import OutputOptions
@@ -278,8 +279,9 @@ def _align(given: Align | ScorePhones) -> None:
     tasks = find_tasks(given.audio or (), given.phones, given.words or given.transcripts, choice, new_reporter())
     if given.intervals and "textgrid" not in options.forms:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
-    pages = _plan_pages(tasks, scoring) if scoring else None
-    named = None
+    pages, named = _plan_pages(tasks, scoring) if scoring else None, None
+    tasks = pages.tasks if pages else tasks
+    failed: list[tuple[Recording, str]] = []
     if labels == "words" and not given.dictionary:
         named, tasks = in_own_languages(tasks, given.language, new_reporter())
     recogniser = _load(given, given.language or named)
@@ -288,9 +290,9 @@ def _align(given: Align | ScorePhones) -> None:
     if scoring:
         say_if_untaught(recogniser, new_reporter())
     work = Work(given.jobs, channel=given.channel)
-    status = align(recogniser, tasks, options, new_reporter(), placing, work)
+    status = align(recogniser, tasks, options, new_reporter(), placing, work, failed)
     if pages:
-        show(pages.write(options))
+        show(pages.write(options, failed))
     if status:
         raise typer.Exit(status)
 
@@ -311,7 +313,7 @@ def _plan_pages(tasks: Sequence[Task], given: ScorePhones) -> SpeakerPages | Non
         return None
     from speechctc.stages.by_speaker import SpeakerPages  # late: it loads what draws pages
 
-    return SpeakerPages.plan(tasks, given.by_speaker, given.before, given.overwrite)
+    return SpeakerPages.plan(tasks, given.by_speaker, given.before, given.symbols, given.overwrite)
 
 
 def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None) -> Placing:
@@ -344,4 +346,4 @@ def _with_symbols(options: OutputOptions, recogniser: Decoder, choice: str) -> O
     symbols = choose_symbols(recogniser.phones, choice)
     if symbols.note:
         new_reporter().warn(symbols.note)
-    return replace(options, symbols=symbols.written)
+    return replace(options, symbols=symbols.written, notation=choice)

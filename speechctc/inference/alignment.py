@@ -154,12 +154,13 @@ class Aligner:
         units = tuple(units_of(items))
         aligned = self._in_time(placed, posteriors, units, segmenter, seconds, span)
         is_unlike = not self.options.find_misfits and fits_no_better(placed, posteriors, self.heard)
-        notes = [f"{name}: {UNLIKE}"] if is_unlike else []
+        notes, is_unheard = [f"{name}: {UNLIKE}"] if is_unlike else [], False
         if self.options.judge is not None:
             judged = posteriors.judged or posteriors
             scores = self.options.judge(placed, judged, aligned.segments, self.heard.classes)
             aligned = _judged(aligned, placed, scores)
-            notes += _unheard(name, aligned.segments, placed, posteriors, self.inventory)
+            unheard, is_unheard = _unheard(name, aligned.segments, placed, posteriors, self.inventory)
+            notes += unheard
         segments, words, misfits = aligned
         if all(unit.pronunciations == ((unit.text,),) for unit in units):
             words = ()  # they would repeat the phones
@@ -168,7 +169,8 @@ class Aligner:
             edge = "it is at the edge of what was looked at: cut the recording"
             notes.append(f"{name}: the alignment may be wrong {where}; {edge}")
         score = placed.score / max(len(segments), 1)
-        return Recognition(name, seconds, segments, score, None, words, misfits, "; ".join(notes))
+        is_unfit = is_unlike or is_unheard
+        return Recognition(name, seconds, segments, score, None, words, misfits, "; ".join(notes), is_unfit)
 
     def _placed(self, name: str, length: float, items: Items, posteriors: Posteriors) -> Placement:
         """Return the best placement of a transcript."""
@@ -301,8 +303,11 @@ def _silent(inventory: Inventory) -> list[int]:
 
 def _unheard(
     name: str, segments: Sequence[Segment], placed: Placement, posteriors: Posteriors, inventory: Inventory
-) -> list[str]:
-    """Return a note on phones in a row where the net hears none, if they are more than are slurred in right speech."""
+) -> tuple[list[str], bool]:
+    """Return a note on phones in a row where the net hears none, if they are more than are slurred in right speech.
+
+    And whether they are half of all phones or more.
+    """
     silent = _silent(inventory)
     heard = np.concatenate([[0], np.cumsum(~np.isin(posteriors.greedy, silent))])
     phones = [pair for pair in zip(placed.visits, segments, strict=True) if pair[1].phone not in SILENCES]
@@ -310,11 +315,12 @@ def _unheard(
     runs = [[each[2] for each in run] for (a, b), run in groupby(spans, lambda each: each[:2]) if a == b]
     runs = [run for run in runs if len(run) >= SLURRED or SLURRED / 2 <= len(run) == len(phones)]
     if not runs:
-        return []
+        return [], False
     longest = max(runs, key=len)
     where = f"{longest[0].start:.2f} to {longest[-1].end:.2f} s"
     count = sum(_begins(each.phone) for run in runs for each in run)  # a diphthong is one
-    return [f"{name}: no phone is heard where {count} of the transcript would be (most: {where})"]
+    note = f"{name}: no phone is heard where {count} of the transcript would be (most: {where})"
+    return [note], 2 * sum(map(len, runs)) >= len(phones)
 
 
 def _judged(aligned: Aligned, placed: Placement, scores: Sequence[PhoneScore | None]) -> Aligned:
@@ -355,7 +361,8 @@ def _joined(name: str, seconds: float, parts: Sequence[Recognition], note: str) 
     score = sum((part.log_probability or 0.0) * len(part.segments) for part in parts) / max(len(segments), 1)
     words = tuple(each for part in parts for each in part.words)
     misfits = tuple(each for part in parts for each in part.misfits)
-    return Recognition(name, seconds, segments, score, None, words, misfits, note)
+    is_unfit = 2 * sum(len(part.segments) for part in parts if part.is_unfit) > len(segments)
+    return Recognition(name, seconds, segments, score, None, words, misfits, note, is_unfit)
 
 
 def _with_heard(placed: Placement, posteriors: Posteriors) -> tuple[NDArray[np.int64], list[int]]:

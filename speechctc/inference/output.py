@@ -77,6 +77,8 @@ class OutputOptions:
         More formats, each with its own file in `folder`.
     symbols : mapping of str to str
         How phones are written; those that are not in it as the model names them.
+    notation : str
+        The name of `symbols`, as ``--symbols`` has it.
     scored : bool
         How well each phone was said is written too.
     spelled : mapping of Path to Path
@@ -92,6 +94,7 @@ class OutputOptions:
     also: tuple[str, ...] = ()
     symbols: Mapping[str, str] = field(default_factory=dict)
     scored: bool = False
+    notation: str = "own"
     spelled: Mapping[Path, Path] = field(default_factory=dict)
 
     @property

@@ -165,8 +165,12 @@ class Recognition:
         Of an alignment: where recording and transcript do not fit, if that was looked for.
     note : str
         What the user should know about how the result was found, or ``""``.
+    is_unfit : bool
+        The note says that most of the transcript is not heard, so that scores mean nothing.
     about : str
         What the scores mean and what they do not judge, if the phones were scored.
+    symbols : str
+        The notation of the phones, as ``--symbols`` names it, if they were scored.
     show_intervals : bool
         A TextGrid has a tier of points for the intervals of the boundaries.
     intervals : tuple of Interval
@@ -183,7 +187,9 @@ class Recognition:
     words: tuple[Word, ...] = ()
     misfits: tuple[Misfit, ...] = ()
     note: str = ""
+    is_unfit: bool = False
     about: str = ""
+    symbols: str = "own"
     show_intervals: bool = False
     intervals: tuple[Interval, ...] = ()
     tier: str = ""
@@ -220,6 +226,8 @@ class Recognition:
             values["score"] = round(self.score, 4)
         if self.about:
             values["about"] = self.about
+            values |= {"symbols": self.symbols} if self.symbols != "own" else {}
+            values |= {"note": self.note, "is_unfit": self.is_unfit} if self.note else {}
         if self.misfits:
             values["misfits"] = [_rounded(misfit._asdict()) for misfit in self.misfits]
         return values | {"segments": [segment.to_dict() for segment in self.segments]}

@@ -158,8 +158,11 @@ def align(
     reporter: Reporter,
     placing: Placing | None = None,
     work: Work = Work(),  # noqa: B008
+    failed: list[tuple[Recording, str]] | None = None,
 ) -> int:
     """Align recordings and write each result when it is ready; return the exit status.
+
+    To `failed` are added the recordings that could not be aligned, and why.
 
     The status is 0 if all recordings were aligned, 1 if some failed, 2 if all failed, `MISFITS` if all were aligned and
     some do not fit their transcripts.
@@ -176,13 +179,13 @@ def align(
     say_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
     tasks = [task for task in tasks if task.recording in left]
-    seen = _Seen([], [])
+    seen = _Seen([], [], [] if failed is None else failed)
     if placing.pronouncer:
         placing.pronouncer.detect_ipa(_texts(tasks))
     # eSpeak NG reads one text at a time: not in the threads
     placings = {"": placing}
     prepared = ((task, *_prepared(task, recogniser.inventory, placings)) for task in tasks)
-    place = partial(_place, recogniser, options.scored, reporter)
+    place = partial(_place, recogniser, options, reporter)
     results = map_in_threads(lambda each: place(*each), prepared, work.jobs)
     recordings = [task.recording for task in tasks]
     writer = ResultWriter(recordings, seen.collect(recordings, results), options)
@@ -275,7 +278,12 @@ def _read(text: str, pronouncer: Pronouncer, placing: Placing) -> list[Unit]:
 
 
 def _place(
-    recogniser: Recogniser, scored: bool, reporter: Reporter, task: Task, placing: Placing, phrases: PhrasesOrError
+    recogniser: Recogniser,
+    output: OutputOptions,
+    reporter: Reporter,
+    task: Task,
+    placing: Placing,
+    phrases: PhrasesOrError,
 ) -> Recognition:
     """Align one recording; if its transcript has times that are no limits, compare the boundaries."""
     if isinstance(phrases, InputError):
@@ -284,7 +292,7 @@ def _place(
     path, channel = task.recording.path, task.recording.channel
     heard = placing.hearing.of(_labels(items)) if placing.hearing else None
     language = placing.pronouncer.language if placing.pronouncer else ""
-    judge = replace(recogniser.goodness, language=language).scores if scored else None
+    judge = replace(recogniser.goodness, language=language).scores if output.scored else None
     options = AlignOptions(
         placing.find_misfits, placing.silences, heard, judge, lambda text: reporter.status(f"{path.name}: {text}")
     )
@@ -293,7 +301,8 @@ def _place(
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments
     words = result.words if placing.pronouncer else ()
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
-    result = replace(result, about=about_scores(recogniser, [language])) if scored else result
+    if output.scored:
+        result = replace(result, about=about_scores(recogniser, [language]), symbols=output.notation)
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
     if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:
         return result
@@ -324,10 +333,11 @@ def _words_error(path: Path, transcript: Transcript, inventory: Inventory) -> In
 
 
 class _Seen(NamedTuple):
-    """What the results say about their transcripts: errors of given boundaries with the file, and what does not fit."""
+    """What the results say about their transcripts: errors of given boundaries, what does not fit, and what failed."""
 
     errors: list[tuple[float, str]]
     misfits: list[tuple[Path, str]]
+    failed: list[tuple[Recording, str]]
 
     def collect(
         self, recordings: Sequence[Recording], results: Iterable[Recognition | InputError]
@@ -341,6 +351,8 @@ class _Seen(NamedTuple):
                     self.misfits.append((recording.path, f"{result.file}: {misfits_text(result.misfits)}"))
                 if result.note:
                     self.misfits.append((recording.path, result.note))
+            else:
+                self.failed.append((recording, str(result)))
             yield result
 
 

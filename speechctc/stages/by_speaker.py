@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
@@ -15,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.audio.recordings import Recording, name_of
+from speechctc.audio.recordings import Recording, name_of, speaker_of
 from speechctc.core import written
-from speechctc.core.errors import InputError, first_few, with_extra
+from speechctc.core.errors import InputError, as_utf8, first_few, with_extra
 from speechctc.corpora.transcripts import Task
-from speechctc.inference.formats import CSV_BOM, Sheet
+from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet
 from speechctc.inference.output import OutputOptions
 from speechctc.pages.page import data_url, render_page
 from speechctc.pages.timeline import MEDIA_TYPE, ogg_opus
+from speechctc.phones.labels import nfc
 
 SCORES, INDEX, SHEET = "scores", "index", "sounds"  # names in the folder: of a folder, a page, and tables
 RATE = 16000  # Hz, of the sound on the pages
@@ -103,30 +105,44 @@ class Speaker(NamedTuple):
     sounds: tuple[Sound, ...]
 
 
+class Remark(NamedTuple):
+    """What is doubtful of a recording, and whether it is left out of all means."""
+
+    speaker: str
+    text: str
+    is_left_out: bool
+
+
 class Scores(NamedTuple):
-    """Phones that were scored, and what the files say about their scores."""
+    """Phones that were scored, what the files say about their scores, doubts, and notations of the phones."""
 
     said: list[Said]
     about: set[str]
+    remarks: Sequence[Remark] = ()
+    symbols: frozenset[str] = frozenset({"own"})
 
 
 def read_scores(files: Iterable[Path]) -> Scores:
-    """Read scores from JSON files as `score-phones` writes them for one recording each.
+    """Read scores from JSON files as `score-phones` writes them for one recording each; not those that mean nothing.
 
     Raises
     ------
     InputError
         A file is no such file.
     """
-    said, about = list[Said](), set[str]()
+    said, about, remarks, symbols = list[Said](), set[str](), list[Remark](), set[str]()
     for file in files:
         try:
             result = json.loads(file.read_text(encoding="utf-8"))
             about.add(result["about"])
-            said += [_said(result, segment) for segment in result["segments"] if "score" in segment]
+            symbols.add(result.get("symbols", "own"))
+            is_unfit = bool(result.get("is_unfit"))
+            if note := result.get("note"):
+                remarks.append(Remark(result["speaker"], note, is_unfit))
+            said += [_said(result, each) for each in result["segments"] if "score" in each and not is_unfit]
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{file}: not the scores of a recording", "score it again, or delete the file") from None
-    return Scores(said, about)
+    return Scores(said, about, remarks, frozenset(symbols))
 
 
 def _said(result: dict[str, Any], segment: dict[str, Any]) -> Said:
@@ -258,7 +274,8 @@ class SpeakerPages(NamedTuple):
     Attributes
     ----------
     folder : Path
-    recordings : tuple of Recording
+    tasks : list of Task
+        Their results have names of their own, each in a folder of the speaker.
     before : Scores or None
     names : dict of str to str
         Of the pages, by speaker; without endings.
@@ -266,52 +283,138 @@ class SpeakerPages(NamedTuple):
     """
 
     folder: Path
-    recordings: tuple[Recording, ...]
+    tasks: list[Task]
     before: Scores | None
     names: dict[str, str]
     overwrite: bool
 
     @classmethod
-    def plan(cls, tasks: Sequence[Task], folder: Path, before: Path | None, overwrite: bool) -> SpeakerPages:
-        """Check what is given.
+    def plan(
+        cls, tasks: Sequence[Task], folder: Path, before: Path | None, symbols: str, overwrite: bool
+    ) -> SpeakerPages:
+        """Check what is given; `symbols` is the notation of the phones.
 
         Raises
         ------
         InputError
-            A speaker is not known, there are no scores of before, or a file that a person changed would be replaced.
+            A recording is not there or its speaker is not known, there are no scores of before or they are in another
+            notation, the folder holds those of other recordings, or a file that a person changed would be replaced.
         """
-        recordings = tuple(task.recording for task in tasks)
-        names = pages_of([each.speaker for each in recordings])
+        given = [task.recording for task in tasks]
+        if gone := next((each.path for each in given if not each.speaker and not os.path.exists(each.path)), None):
+            raise InputError(f"{gone}: no such file", "check the path")
+        names = pages_of([each.speaker for each in given])
+        recordings = [_in_own_folder(each, names[each.speaker]) for each in given]
         files = [*(f"{name}.html" for name in (INDEX, *names.values())), f"{SHEET}.csv", f"{SHEET}.xlsx"]
         written.refuse_links_below(folder, Path(SCORES))
         written.refuse_changed([folder / name for name in files], overwrite)
-        return cls(folder, recordings, before_of(before) if before else None, names, overwrite)
+        others = _of_others(folder, recordings)
+        if others and not overwrite:
+            what = f"{folder}: holds scores of recordings that are not among these: {first_few(list(others), 1)}"
+            raise InputError(what, "name another folder, or give --overwrite to remove them")
+        _check_own(others.values())
+        former = before_of(before) if before else None
+        if former and former.symbols != {symbols}:
+            what = f"{before}: its phones are written with --symbols {first_few(sorted(former.symbols))}"
+            raise InputError(what, f"those of now with {symbols}: give both the same")
+        named = [task._replace(recording=each) for task, each in zip(tasks, recordings, strict=True)]
+        return cls(folder, named, former, names, overwrite)
 
-    def write(self, options: OutputOptions) -> str:
-        """Write them, and return what was written, in words."""
-        spelled = options.as_there(self.recordings)
-        files = [spelled.files_of(each)["json"] for each in self.recordings]
-        return write_speakers(self.folder, files, self.before, self.names, self.overwrite)
+    def write(self, options: OutputOptions, failed: Sequence[tuple[Recording, str]]) -> str:
+        """Write them, and return what was written, in words; remove what is there of recordings that are gone.
+
+        Parameters
+        ----------
+        options : OutputOptions
+            Of the scores.
+        failed : sequence of (Recording, str)
+            Recordings without scores, and why.
+        """
+        lost = {each.name for each, _ in failed}
+        scored = [task.recording for task in self.tasks if task.recording.name not in lost]
+        for file in _of_others(self.folder, scored).values():
+            _remove(self.folder, file, self.names)
+        spelled = options.as_there(scored)
+        files = [spelled.files_of(each)["json"] for each in scored]
+        now = read_scores(each for each in files if each.exists())
+        remarks = [*(Remark(each.speaker, why, True) for each, why in failed), *now.remarks]
+        return write_speakers(self.folder, now._replace(remarks=remarks), self.before, self.names, self.overwrite)
 
 
-def write_speakers(
-    folder: Path, files: Iterable[Path], before: Scores | None, pages: dict[str, str], overwrite: bool
-) -> str:
-    """Write the pages and sheets of speakers from the scores in files; return what was written, in words.
+def _in_own_folder(recording: Recording, page: str) -> Recording:
+    """Return a recording whose results are in a folder of its speaker."""
+    is_there = speaker_of(recording.name) == recording.speaker
+    return recording if is_there else recording._replace(name=Path(page, recording.name))
+
+
+def _of_others(folder: Path, recordings: Sequence[Recording]) -> dict[str, Path]:
+    """Return the files of scores in a folder that are of other recordings than these, by the names of those."""
+    scores, found = folder / SCORES, dict[str, Path]()
+    wanted = {_key(each.name.with_name(f"{each.name.name}.json")): each.path for each in recordings}
+    for file in sorted(scores.rglob("*.json")):
+        name, path = _told(file).get("file", ""), wanted.get(_key(file.relative_to(scores)))
+        if path is None or (name and not _is_same(Path(name), path)):
+            found[name if path else f"{name or '?'} ({file.relative_to(folder)})"] = file
+    return found
+
+
+def _key(name: Path) -> str:
+    """Return what spellings of a name in other letter case or Unicode form share."""
+    return nfc(name.as_posix()).casefold()
+
+
+def _told(file: Path) -> dict[str, Any]:
+    """Return what a file of scores says; nothing if it is none."""
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return result if isinstance(result, dict) else {}
+
+
+def _is_same(told: Path, path: Path) -> bool:
+    """Return whether a path that was written, maybe in another working directory, names a recording."""
+    whole = Path(as_utf8(os.path.abspath(path)))
+    return Path(os.path.abspath(told)) == whole or whole.parts[-len(told.parts) :] == told.parts
+
+
+def _check_own(files: Iterable[Path]) -> None:
+    """Refuse files of scores that a person made or changed."""
+    if mine := written.changed(files):
+        raise InputError(f"{mine[0]}: made or changed by hand, of a recording that is not among these", "move it away")
+
+
+def _remove(folder: Path, scores: Path, pages: dict[str, str]) -> None:
+    """Remove the scores of a recording in all formats, and the page of a speaker who is gone, as they were written."""
+    speaker = _told(scores).get("speaker", "")
+    files = [scores.with_suffix("").with_name(f"{scores.stem}{each.ending}") for each in WRITERS.values()]
+    if speaker and speaker not in pages:
+        files.append(folder / f"{name_of(speaker).name}.html")
+    own = {folder / f"{each}.html" for each in (INDEX, *pages.values())}
+    for file in files:
+        if file.is_file() and file not in own and not written.changed([file]):
+            file.unlink()
+
+
+def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict[str, str], overwrite: bool) -> str:
+    """Write the pages and sheets of speakers; return what was written, in words.
 
     Raises
     ------
     InputError
         The scores of before are of another model or version; a file that a person changed would be replaced.
     """
-    now = read_scores(each for each in files if each.exists())
+    if not now.said:
+        return "wrote no pages: no recording has scores that mean something"
     if before and not before.about <= now.about:
         what = f"the scores of before are of another kind than those of now: {first_few(sorted(before.about), 1)}"
         raise InputError(what, "score those recordings again with this model, and name their new folder")
     speakers = speakers_of(now, before, pages)
     values = {"about": " ".join(sorted(now.about)), "method": METHOD, "has_before": before is not None, "few": FEW}
+    values["remarks"] = now.remarks
     for each in speakers:
-        own = values | {"speaker": each, "clips": clips(each)}
+        remarks = [remark for remark in now.remarks if remark.speaker == each.name]
+        own = values | {"speaker": each, "clips": clips(each), "remarks": remarks}
         page = render_page("speaker.html", f"How {each.name} said each sound", own, ["speaker.css"], ["clips.js"])
         written.write_text(folder / f"{each.page}.html", page, overwrite)
     phones = sorted({sound.phone for each in speakers for sound in each.sounds})
@@ -320,7 +423,12 @@ def write_speakers(
         "speakers.html", "Speakers and sounds", values | {"table": table, "phones": phones}, ["speaker.css"]
     )
     written.write_text(folder / f"{INDEX}.html", page, overwrite)
-    return _write_sheets(folder, speakers, phones, before is not None, values["about"], overwrite)
+    about = [f"{values['about']} {METHOD}", *(_remark_text(each) for each in now.remarks)]
+    return _write_sheets(folder, speakers, phones, before is not None, about, overwrite)
+
+
+def _remark_text(remark: Remark) -> str:
+    return f"{'Not counted' if remark.is_left_out else 'Doubtful'}: {remark.text}"
 
 
 def clips(speaker: Speaker) -> dict[Said, str]:
@@ -335,7 +443,12 @@ def clips(speaker: Speaker) -> dict[Said, str]:
 
 
 def _write_sheets(
-    folder: Path, speakers: Sequence[Speaker], phones: Sequence[str], has_before: bool, about: Any, overwrite: bool
+    folder: Path,
+    speakers: Sequence[Speaker],
+    phones: Sequence[str],
+    has_before: bool,
+    about: Sequence[str],
+    overwrite: bool,
 ) -> str:
     """Write the tables, as CSV and, if openpyxl is there, as a workbook; return what was written, in words."""
     columns = COLUMNS + (CHANGED if has_before else ())
@@ -355,7 +468,9 @@ def _write_sheets(
     long = Sheet(book, "sounds", columns)
     for row in rows:
         long.add(*row)
-    Sheet(book, "about", ("about",)).add(f"{about} {METHOD}")
+    told = Sheet(book, "about", ("about",))
+    for line in about:
+        told.add(line)
     book.save(out)
     written.write_bytes(folder / f"{SHEET}.xlsx", out.getvalue(), overwrite)
     return f"{said} and .xlsx into {folder}"

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -285,3 +286,80 @@ def test_pages_by_speaker_need_speakers(speechctc: Command, here: Path, given: t
     write_words("a.wav", ["scale"])
     (here / "a.txt").write_text("scale")
     assert message in one_line_error(speechctc("score-phones", "a.wav", *WORDS, *given))
+
+
+def write_class(place: Path, *speakers: str, times: int = 3) -> None:
+    """Write recordings of speakers who all say ``low mid high``, with the word beside each."""
+    for name in speakers:
+        (place / name).mkdir(parents=True)
+        for k in range(times):
+            write_song(place / name / f"{k}.wav", ["low", "mid", "high"], seed=k)
+            (place / name / f"{k}.txt").write_text("hum")
+
+
+def test_scores_of_recordings_that_are_gone_stop_it_or_are_removed(speechctc: Command, here: Path) -> None:
+    write_class(here / "may", "Li Na", "Wang")
+    shutil.copytree(here / "may", here / "june")
+    (here / "d.dict").write_text("HUM low mid high\n")
+    class_of = ("--dictionary", "d.dict", "--by-speaker", "pages", "--words")
+    assert speechctc("score-phones", "may", *class_of, "may", "--format", "csv").status == 0
+    assert speechctc("score-phones", str(here / "may"), *class_of, "may", "--skip-existing").status == 0
+    pages = {file: file.read_bytes() for file in (here / "pages").glob("*.*")}
+    line = one_line_error(speechctc("score-phones", "june", *class_of, "june"))
+    assert "pages: holds scores of recordings that are not among these: may/Li Na/0.wav and 5 more" in line
+    assert {file: file.read_bytes() for file in (here / "pages").glob("*.*")} == pages
+    (here / "may/Li Na/2.wav").unlink()
+    shutil.rmtree(here / "may/Wang")
+    assert "not among these" in one_line_error(speechctc("score-phones", "may", *class_of, "may"))
+    done = speechctc("score-phones", "may", *class_of, "may", "--overwrite")
+    assert done.status == 0 and not (here / "pages/Wang.html").exists(), done.err
+    left = [str(file.relative_to(here / "pages/scores")) for file in sorted((here / "pages/scores").rglob("*.*s*"))]
+    assert [name for name in left if "speechctc" not in name] == [
+        f"Li Na/{name}" for name in ("0.csv", "0.json", "1.csv", "1.json")
+    ]
+    (here / "pages/scores/Li Na/9.json").write_text("mine")
+    assert "9.json: made or changed by hand" in one_line_error(
+        speechctc("score-phones", "may", *class_of, "may", "--overwrite")
+    )
+
+
+def test_pages_and_sheets_name_recordings_that_do_not_count(speechctc: Command, here: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    write_class(here / "may", "Ann", "Bob", times=4)
+    (here / "may/Ann/0.wav").write_bytes(b"")
+    (here / "may/Ann/1.txt").unlink()
+    soundfile.write(here / "may/Ann/2.wav", np.zeros(2 * RATE), RATE)
+    (here / "d.dict").write_text("HUM low mid high\n")
+    way = ("score-phones", "may", "--words", "may", "--dictionary", "d.dict", "--by-speaker", "pages")
+    assert speechctc(*way).status == 1
+    told = [row[0] for row in openpyxl.load_workbook(here / "pages/sounds.xlsx")["about"].values]
+    for text in ("\n".join(told), *((here / f"pages/{name}.html").read_text() for name in ("Ann", "index"))):
+        said = re.findall(r"Not counted: (?:may|.*?may)/(Ann/\d)", text)
+        assert sorted(said) == ["Ann/0", "Ann/1", "Ann/2"] and "no phone is heard" in text and "empty" in text
+    assert "Not counted" not in (here / "pages/Bob.html").read_text()
+    rows = csv.DictReader(io.StringIO((here / "pages/sounds.csv").read_text("utf-8-sig")))
+    assert {(row["speaker"], row["times"]) for row in rows} == {("Ann", "1"), ("Bob", "4")}
+    entry = json.loads((here / "pages/scores/Ann/2.json").read_text())
+    assert entry["is_unfit"] and "no phone is heard" in entry["note"]
+    (here / "may/Bob/0.wav").write_bytes(b"")  # its scores of the first time are no longer true
+    assert speechctc(*way).status == 1 and not (here / "pages/scores/Bob/0.json").exists()
+
+
+def test_before_in_another_notation_is_refused(speechctc: Command, here: Path) -> None:
+    write_class(here / "may", "Ann")
+    (here / "d.dict").write_text("HUM low mid high\n")
+    (here / "map.tsv").write_text("low\tL\nmid\tM\nhigh\tH\n")
+    way = ("score-phones", "may", "--words", "may", "--dictionary", "d.dict", "--by-speaker")
+    assert speechctc(*way, "pages", "--symbols", "map.tsv").status == 0
+    line = one_line_error(speechctc(*way, "now", "--before", "pages"))
+    assert "pages: its phones are written with --symbols map.tsv" in line and not (here / "now").exists()
+    assert speechctc(*way, "now", "--before", "pages", "--symbols", "map.tsv").status == 0
+
+
+def test_folders_of_speakers_may_hold_recordings_of_the_same_names(speechctc: Command, here: Path) -> None:
+    write_class(here / "may", "Ann", "Bob")
+    (here / "d.dict").write_text("HUM low mid high\n")
+    way = ("--words", "may", "--dictionary", "d.dict", "--by-speaker", "pages")
+    done = speechctc("score-phones", "may/Ann", "may/Bob", *way)
+    assert done.status == 0 and (here / "pages/scores/Bob/2.json").exists(), done.err
+    assert "septembr: no such file" in one_line_error(speechctc("score-phones", "septembr", *way))
