@@ -200,8 +200,12 @@ def standing(path: Path) -> Path:
 
 
 def _previous(path: Path) -> Path | None:
-    """Return the old version of a folder, from a replacement that is not complete; None if there is none."""
-    return max(path.parent.glob(f"{_stem(path)}-*.previous"), key=_changed, default=None)
+    """Return the old version of a folder, from a replacement that is not complete; None if there is none.
+
+    A file or a link of that name is not one: `write_folder` makes neither.
+    """
+    found = (each for each in path.parent.glob(f"{_stem(path)}-*.previous") if each.is_dir() and not each.is_symlink())
+    return max(found, key=_changed, default=None)
 
 
 def _version(path: Path) -> tuple[int, ...]:

@@ -188,6 +188,20 @@ def test_a_reader_finds_the_old_version_between_the_two_renames(tmp_path: Path) 
     assert files.standing(tmp_path / "other") == tmp_path / "other"
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_file_or_a_link_is_no_old_version_of_a_folder(tmp_path: Path, exists: bool) -> None:
+    path, theirs = tmp_path / "best", tmp_path / "theirs"
+    theirs.mkdir()
+    if exists:
+        path.mkdir()
+    planted = [files.draft_name(path, "previous") for _ in range(2)]
+    planted[0].symlink_to(theirs)
+    planted[1].write_text("x")
+    assert files.standing(path) == path
+    files.settle_folder(path)
+    assert path.exists() == exists and theirs.exists() and planted[1].read_text() == "x"
+
+
 def test_what_another_program_named_alike_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "mod"
     theirs = ["mod.previous/thesis.txt", "mod.partial/thesis.txt", "x.partial", ".speechctc-mine.partial", ".mod.tmp"]
