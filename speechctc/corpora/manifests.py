@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,18 @@ from speechctc.phones.texts import read_unpacked
 TRANS = ".trans.txt"
 SCP = "wav.scp"
 Values = dict[str, Any]
+
+_FILE = r"""(?P<file>'[^']+'|"[^"$`\\]+"|(?!-)[^\s'"|<>;&$`\\()*?\[]+)"""
+# The commands of wav.scp that unpack a recording, whole or one channel of it, and do not change how long it is.
+_UNPACK = [
+    re.compile(each.replace(" ", r"\s+").replace("FILE", _FILE))
+    for each in (
+        r"(?:\S*/)?flac (?:(?:-[cds]+|--decode|--stdout|--silent) )+FILE",
+        r"(?:\S*/)?sph2pipe (?:(?:-f (?:wav|rif)|-p|-c (?P<channel>[12])) )+FILE(?: -)?",
+        r"(?:\S*/)?sox (?:-t \w+ )?FILE (?:-[rbe] \S+ )*-t wav (?:-[rbe] \S+ )*-(?: remix (?P<channel>\d+))?",
+        r"(?:\S*/)?cat FILE",
+    )
+]
 
 
 def corpora_in(folder: Path, names: Iterable[Path]) -> list[Path]:
@@ -60,23 +73,26 @@ def _librispeech(folder: Path, files: Iterable[Path]) -> Iterator[Values]:
 
 def _kaldi(folder: Path) -> Iterator[Values]:
     """Yield the rows of ``text``, whose recordings are those of ``segments`` in ``wav.scp``, or have the same id."""
-    recordings = {id: _audio(place) for id, place in _pairs(folder / SCP)}
+    recordings = {id: _recording(place) for id, place in _pairs(folder / SCP)}
     segments = {id: rest.split() for id, rest in _pairs(folder / "segments")}
     speakers, sexes = dict(_pairs(folder / "utt2spk")), dict(_pairs(folder / "spk2gender"))
     for id, words in _pairs(folder / "text", needed=True):
         recording, start, end = (*segments.get(id, [id]), "", "")[:3]
         speaker = speakers.get(id, "")
         sex = sexes.get(speaker, "")
-        audio = recordings.get(recording, "")
-        yield {"id": id, "audio": audio, "words": words, "speaker": speaker, "start": start, "end": end, "sex": sex}
+        audio = recordings.get(recording, {"audio": ""})
+        yield {"id": id, **audio, "words": words, "speaker": speaker, "start": start, "end": end, "sex": sex}
 
 
-def _audio(place: str) -> str:
-    """Return the recording of an entry of ``wav.scp``: of a command that unpacks one (``flac -cd a.flac |``), that."""
+def _recording(place: str) -> Values:
+    """Return the columns of an entry of ``wav.scp``: of a command that only unpacks a recording, those of that one."""
     if not place.endswith("|"):
-        return place
-    named = [word.strip("'\"") for word in place.split("|")[0].split() if word.strip("'\"").lower().endswith(ENDINGS)]
-    return named[0] if len(named) == 1 else place
+        return {"audio": place}
+    found = next(filter(None, (each.fullmatch(place[:-1].strip()) for each in _UNPACK)), None)
+    if found is None:
+        return {"problem": f"a command of {SCP} that may change the sound: {place[:80]!r}"}
+    named = found.groupdict()
+    return {"audio": named["file"].strip("'\""), "channel": named.get("channel")}
 
 
 def _pairs(path: Path, needed: bool = False) -> Iterator[tuple[str, str]]:

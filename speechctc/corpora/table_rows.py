@@ -154,7 +154,7 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
         not a row.
     """
     if path.is_dir() and (values := manifests.read_folder(path)) is not None:
-        return Table((_row(line, each) for line, each in enumerate(values, start=1)), "")
+        return Table((_folder_row(line, each) for line, each in enumerate(values, start=1)), "")
     ending = ending_of(path)
     if ending in SPREADSHEETS:
         raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as .xlsx or as CSV (UTF-8)")
@@ -277,6 +277,11 @@ def _json_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Row]:
                 yield Row(line, str(named.get("id", "")), problem=f"no {' and no '.join(missing)}")
             else:
                 yield _row(line, named)
+
+
+def _folder_row(line: int, values: dict[str, Any]) -> Row:
+    problem = values.get("problem")
+    return Row(line, values["id"], problem=problem) if problem else _row(line, values)
 
 
 def _row(line: int, values: dict[str, Any]) -> Row:

@@ -13,7 +13,7 @@ import soundfile
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table_rows import read_rows
+from speechctc.corpora.table_rows import Row, read_rows
 from tests.command import Command
 from tests.corpora.forms import FORMS, Said, lhotse
 from tests.tones import PHONES, RATE, speak
@@ -87,11 +87,53 @@ def test_what_is_wrong_with_a_manifest_is_one_line(here: Path) -> None:
         '{"supervisions": [3], "recording": {}}\n{"audio_filepath": "a", "text": "b", "offset": "x", "duration": 1}\n'
     )
     assert [row.problem for row in read_rows(wrong)] == ["a manifest's entry with a field of another kind"] * 2
-    folder = here / "kaldi"
-    folder.mkdir()
-    (folder / "wav.scp").write_text("a sph2pipe -f wav a.wav | sox b.wav -t wav - |\nb gunzip -c b.gz |\n")
-    (folder / "text").write_text("a lows\nb lows\nc lows\n")
-    assert [row.audio for row in read_rows(folder)] == ["a.wav", "gunzip -c b.gz |", ""]
+
+
+@pytest.mark.parametrize(
+    ("entry", "audio", "channel"),
+    [
+        ("flac -c -d -s a.flac |", "a.flac", None),
+        ("/usr/bin/flac -cds  'a b.flac'|", "a b.flac", None),
+        ("sph2pipe -f wav -p a.wv1 |", "a.wv1", None),
+        ("sph2pipe -f wav -p -c 2 a.sph |", "a.sph", 2),
+        ("sox a.mp3 -t wav - |", "a.mp3", None),
+        ("sox a.wav -r 16000 -t wav - remix 2 |", "a.wav", 2),
+        ('cat "a|b.wav" |', "a|b.wav", None),
+    ],
+)
+def test_a_command_that_unpacks_a_recording_names_it(here: Path, entry: str, audio: str, channel: int | None) -> None:
+    (row,) = kaldi_rows(here, entry)
+    assert (row.audio, row.channel, row.problem) == (audio, channel, "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sph2pipe -f wav a.wav | sox b.wav -t wav -",
+        "flac -cds a.flac | sox -t wav - -t wav - speed 1.1",
+        "sph2pipe -f wav -t 1:2 a.sph",
+        "flac -cd --skip=0:01 a.flac",
+        "sox a.wav -t wav - trim 1.0 0.5",
+        "sox a.wav -t wav - remix 1,2",
+        "sox -v 0.5 a.wav -t wav -",
+        "sox -m a.wav b.wav -t wav -",
+        "ffmpeg -ss 1 -t 1 -i a.wav -f wav -",
+        "cat a.wav b.wav",
+        "bash -c 'cat a.wav | sox -t wav - -t wav - reverse'",
+        "gunzip -c a.gz",
+    ],
+)
+def test_a_command_that_may_change_a_recording_is_left_out_by_name(here: Path, command: str) -> None:
+    (row,) = kaldi_rows(here, f"{command} |")
+    assert row.id == "a" and not row.audio
+    assert "may change the sound" in row.problem and command[:60] in row.problem.replace("\\", "")
+
+
+def kaldi_rows(folder: Path, entry: str) -> list[Row]:
+    """Return the rows of a folder of Kaldi with one recording."""
+    (folder / "wav.scp").write_text(f"a {entry}\n")
+    (folder / "text").write_text("a lows\n")
+    return read_rows(folder)
 
 
 @pytest.mark.shared
