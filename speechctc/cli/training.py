@@ -84,7 +84,7 @@ def sweep_command(
     run: Annotated[Path | None, Option(help="The folder for the runs.")] = None,
     jobs: Annotated[int, Option(min=1, hidden=True)] = 1,
 ) -> None:
-    """Train every combination of some settings, one after the other.
+    """Train every combination of some settings, in turn.
 
     train.lr=1e-4,3e-4 tries both values. Prints the runs by their PER (phone error rate) on dev, best first. After an
     interruption, the same command continues.
