@@ -224,8 +224,8 @@ def align_command(given: Align) -> None:
 
     In phones and words, * stands for any piece of sound, (a|b c) for alternatives, (a|) for what may be missing. If
     the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found. The
-    exit status is 0 if all is well, 3 if some recordings do not fit their transcripts, 1 if some recordings failed, 2
-    if all failed.
+    exit status is 0 if all is well, 2 if all recordings failed, 1 if some did, and 3 if none did and some do not fit
+    their transcripts.
     """
     _align(given)
 

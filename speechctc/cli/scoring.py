@@ -244,11 +244,13 @@ def measure_command(given: Measure) -> None:
     in ten steps. The speaker is that of the table, or the folder below the one named; with several folders, the one
     named. Needs praat-parselmouth.
     """
+    from speechctc.audio.recordings import check_some
     from speechctc.core import written
     from speechctc.inference.output import refuse_input
     from speechctc.pages.figures import picture_form
     from speechctc.stages.measure import PraatSettings, measure, table_text, write_picture
 
+    check_some(given.audio)
     form = picture_form(given.picture) if given.picture else ""
     if given.out is not None and given.out.suffix.lower() not in (".csv", ".txt", ""):
         raise InputError(f"{given.out}: the table is text in CSV, which this name does not say", "name a file .csv")

@@ -208,12 +208,13 @@ class Goodness:
         if self.usual is None:
             return ""
         low, high = self.usual.persons
-        told = f"means of 95 % of right speakers lie between {low:.2f} and {high:.2f}"
+        told = f"Of 100 people whose speech is right, 95 have a mean score from {low:.2f} to {high:.2f}"
         codes = dict.fromkeys(["", *(each.partition("-")[0] for each in languages)])
         grey = [
             f"{' '.join(self.usual.unjudged[each])} ({each or 'any'})" for each in codes if each in self.usual.unjudged
         ]
-        return told + (f"; not judged, as right speech has other sounds for them: {', '.join(grey)}" if grey else "")
+        why = "Without a score, as the model takes them for other sounds in right speech too"
+        return f"{told}. {why}: {', '.join(grey)}" if grey else told
 
     def is_judged(self, labels: Labels) -> NDArray[np.bool_]:
         """Return whether phones of the language have scores, by their classes."""

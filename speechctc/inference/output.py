@@ -419,6 +419,8 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
     reporter.warn(*writer.notes, *counted_alike(writer.failures))
     if writer.made:
         reporter.note(f"wrote {writer.made:,} file{'s' * (writer.made > 1)} into {options.folder}")
+    elif options.file is not None and not is_special(options.file) and len(writer.failures) < total:
+        reporter.note(f"wrote {options.file}")
     return 0 if not writer.failures else 2 if len(writer.failures) == total else 1
 
 

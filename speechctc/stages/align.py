@@ -370,15 +370,16 @@ def _errors_text(errors: list[tuple[float, str]]) -> str:
 
 def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "") -> str:
     """Return a line on what scores by a model of this name mean, and what they do not judge."""
-    meaning = "the probability that a phone was said as written, as the model knows no right speech"
+    meaning = "how probable it is that a sound was said as written; the model knows no right speech"
     if recogniser.goodness.former:
-        meaning = "the share of the phones of right speech that fit as badly or worse"
+        meaning = "at 0.2, 20 of 100 sounds of right speech fit as badly or worse"
     if recogniser.goodness.usual:
-        meaning = "the root of the share of right realisations of the same phone that fit as badly or worse"
+        same = "4 of 100 examples of the same sound in right speech fit as badly or worse"
+        meaning = f"at 0.2, {same}; at 0.5, 25 of 100. Listen first to sounds below 0.2"
     name = name or recogniser.about.partition(":")[0]
     model = f", by {name}" if name else ""
-    told = "; ".join(filter(None, [f"Scores, from 0 to 1: {meaning}{model}", recogniser.goodness.about(languages)]))
-    return f"{told}. They judge single sounds: not stress, melody or fluency, and no person by a mean."
+    told = ". ".join(filter(None, [f"Scores, from 0 to 1{model}: {meaning}", recogniser.goodness.about(languages)]))
+    return f"{told}. Scores judge single sounds: not stress, melody or fluency, and no person by a mean."
 
 
 def say_if_untaught(recogniser: Recogniser, reporter: Reporter) -> None:

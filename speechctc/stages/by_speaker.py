@@ -22,6 +22,7 @@ from speechctc.core.errors import InputError, as_utf8, first_few, with_extra
 from speechctc.corpora.transcripts import Task
 from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet
 from speechctc.inference.output import OutputOptions
+from speechctc.inference.segmenter import OMITTED
 from speechctc.pages.page import data_url, render_page
 from speechctc.pages.timeline import MEDIA_TYPE, ogg_opus
 from speechctc.phones.labels import nfc
@@ -34,11 +35,14 @@ FEW = 3  # a sound that was said less often is in the second table
 MIN_RECORDINGS = 5  # with fewer, intervals are over words
 DRAWS = 4000  # of the bootstrap and of the permutation test
 LEVEL = 0.05
+NOTHING = "nothing"  # was said instead: in CSV, a field that begins with - gets an apostrophe
 METHOD = (
     f"Intervals hold 95 %, by the bootstrap: over recordings where a sound is in {MIN_RECORDINGS} or more of them (of"
     " both times), else over the places where it was said, which counts a noisy recording as several. A change is"
     " called beyond chance where a permutation test of the same units says so at 5 %, by Holm's method for all sounds"
-    " of a speaker. Compare readings of the same text: other words are easier or harder."
+    " of a speaker: several are compared, so one may be chance though its interval is above 0. No change is given of a"
+    f" sound that was said less than {FEW} times on one of the dates. Compare readings of the same text: other words"
+    " are easier or harder."
 )
 COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead")
 CHANGED = ("score_before", "change", "change_low", "change_high", "beyond_chance")
@@ -151,6 +155,7 @@ def _said(result: dict[str, Any], segment: dict[str, Any]) -> Said:
     place = dict(words[-1] if words else segment)
     best = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
     instead = best["phones"] if best["probability"] > segment["probability"] else ""
+    instead = NOTHING if instead == OMITTED else instead
     place |= {"speaker": result["speaker"], "file": result["file"], "channel": result.get("channel")}
     place |= {"phone": segment["phone"], "score": segment["score"], "instead": instead, "word": place.get("word", "")}
     return Said(*(place[name] for name in Said._fields))
@@ -179,7 +184,9 @@ def pages_of(speakers: Sequence[str]) -> dict[str, str]:
         The speaker of a recording is not known.
     """
     if "" in speakers:
-        what = f"--by-speaker: the speakers of {list(speakers).count('')} recordings are not known"
+        count = list(speakers).count("")
+        who = "speaker of 1 recording is" if count == 1 else f"speakers of {count} recordings are"
+        what = f"--by-speaker: the {who} not known"
         raise InputError(what, "name the folder that holds a folder for each speaker, or a table with a column speaker")
     pages, taken = dict[str, str](), {INDEX}
     for speaker in dict.fromkeys(speakers):
@@ -455,7 +462,7 @@ def _write_sheets(
     rows = [_row(each, sound, has_before) for each in speakers for sound in each.sounds]
     lines = [CSV_BOM.mark, *map(CSV_BOM.line, (columns, *rows))]
     written.write_text(folder / f"{SHEET}.csv", "".join(lines), overwrite)
-    said = f"wrote {len(speakers)} pages, {INDEX}.html and {SHEET}.csv"
+    said = f"wrote {len(speakers)} page{'s' * (len(speakers) > 1)}, {INDEX}.html and {SHEET}.csv"
     if find_spec("openpyxl") is None:
         return f"{said} into {folder}; for a workbook of Excel, {with_extra('xlsx')}"
     import openpyxl

@@ -259,6 +259,7 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
     matrix = [*openpyxl.load_workbook(here / "pages/sounds.xlsx")["speaker by sound"].values]
     assert matrix[0][:3] == ("speaker", "all", "high") and [row[0] for row in matrix[1:]] == ["Li Na", "index"]
     assert speechctc("score-phones", "june", *words, "--out", "all.html").status == 0
+    assert "–</td>" not in now and "at 0.2, " not in page and "how probable it is" in page
     with browser() as driver:
         set_screen(driver, 390, dark=False)
         for name in ("now/Li Na.html", "now/index.html", "all.html"):
@@ -277,7 +278,7 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--by-speaker", "pages"), "the speakers of 1 recordings are not known"),
+        (("--by-speaker", "pages"), "the speaker of 1 recording is not known"),
         (("--by-speaker", "pages", "--out", "a"), "--out and --by-speaker both"),
         (("--before", "pages"), "--before is for --by-speaker"),
     ],
@@ -362,4 +363,13 @@ def test_folders_of_speakers_may_hold_recordings_of_the_same_names(speechctc: Co
     way = ("--words", "may", "--dictionary", "d.dict", "--by-speaker", "pages")
     done = speechctc("score-phones", "may/Ann", "may/Bob", *way)
     assert done.status == 0 and (here / "pages/scores/Bob/2.json").exists(), done.err
-    assert "septembr: no such file" in one_line_error(speechctc("score-phones", "septembr", *way))
+    for command in (("score-phones", "septembr", *way), ("measure", "septembr")):
+        assert one_line_error(speechctc(*command)) == "speechctc: septembr: no such file; check the path"
+    write_song(here / "may/Ann/1.wav", "low high top low".split())  # without a mid
+    (here / "d.dict").write_text("HUM low mid high top low\n")
+    assert speechctc("score-phones", "may/Ann/1.wav", "may/Bob/1.wav", *way, "--overwrite").status == 0
+    page = (here / "pages/Ann.html").read_text()
+    assert "in 1 recording:" in page and re.search(r">nothing 1<.*→ <span class=.phone.>nothing<", page)
+    assert ",nothing 1" in (here / "pages/sounds.csv").read_text("utf-8-sig")
+    done = speechctc("score-phones", "may", *way[:-1], "now", "--before", "pages")
+    assert done.status == 0 and "–</td>" in (here / "now/Ann.html").read_text(), done.err
