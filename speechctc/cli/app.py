@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -116,6 +117,15 @@ def _check_removed(arguments: list[str]) -> None:
             raise InputError(f"the option {option} was removed", REMOVED_OPTIONS[option])
 
 
+def _check_empty(arguments: list[str]) -> None:
+    """Raise an `InputError` if a value is empty: a path that is empty would be the working directory."""
+    for before, each in pairwise(["", *arguments]):
+        name, _, value = each.partition("=")
+        if not each or (name.startswith("--") and "=" in each and not value):
+            option = name or (before if before.startswith("--") else "an argument")
+            raise InputError(f"{option} is empty", "give it a value, or leave it out")
+
+
 def main() -> None:
     """Run the command line; an error of the user's is one line on standard error and status 2."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: threads that spin slow a busy machine
@@ -125,6 +135,7 @@ def main() -> None:
         _check_folder()
         _check_order(sys.argv[1:])
         _check_removed(sys.argv[1:])
+        _check_empty(sys.argv[1:])
         app(prog_name="speechctc")
     except InputError as error:
         say(str(error))

@@ -22,13 +22,16 @@ def start_command(
         Path | None, Option(metavar="CONFIG", help="The config to write. Default: named after the folder.")
     ] = None,
 ) -> None:
-    """Describe recordings, and write a config for them.
+    """Describe recordings, and write a config for them; where that cannot be, the exit status is 1.
 
     Settings of the section corpus replace what is found: corpus.language=pl for a table of Polish words.
     """
     from speechctc.stages.start import start
 
-    show(start(folder, out, settings or ()).to_text())
+    begun = start(folder, out, settings or ())
+    show(begun.to_text())
+    if begun.config is None:
+        raise typer.Exit(1)
 
 
 def extract_command(

@@ -312,9 +312,17 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
         result.notes.append(f"not used: {len(left)} more tables ({first_few(left, 3)})")
     if not {"language", "dictionary"} & set(result.given):
         result.of_words = not any(row.phones or "language" in dict(row.traits) for row in rows[chosen["train"]])
+    if result.of_words and not result.recordings:
+        result.recordings = [path for table in chosen.values() for path in _named(table, rows[table], result.folder)]
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [result.config_of(**values, root=root) for root in (None, str(result.folder), ".")]
     return max(configs, key=_usable)
+
+
+def _named(table: Path, rows: Iterable[Row], folder: Path) -> Iterator[Path]:
+    """Yield the recordings that the rows of a table name, where they are there."""
+    for base in (table if table.is_dir() else table.parent, folder, Path()):
+        yield from (base / row.audio for row in rows if row.audio and (base / row.audio).is_file())
 
 
 def _some_rows(path: Path) -> list[Row]:

@@ -139,7 +139,7 @@ def test_phones_with_marks_that_the_model_does_not_write_are_kept(speechctc: Com
             ("a.wav", "--phones", "low " * 50),
             "50 phones and 49 blanks between repeated ones need 99 frames, and its 0.2",
         ),
-        (("a.wav", "--phones", ""), "no phones"),
+        (("a.wav", "--phones", " "), "no phones"),
     ],
 )
 def test_phones_that_cannot_be_there(speechctc: Command, here: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -106,6 +106,20 @@ def test_a_removed_option_names_what_replaces_it(speechctc: Command) -> None:
         assert "the option --realign was removed; leave it out; speechctc align --words" in said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["decode", "a.wav", "--out="], "--out"),
+        (["decode", "a.wav", "--out", ""], "--out"),
+        (["measure", "a.wav", "--tier", ""], "--tier"),
+        (["evaluate", "--model="], "--model"),
+        *(([command, ""], "an argument") for command in ("decode", "start", "plugins", "studio")),
+    ],
+)
+def test_an_empty_value_is_no_place(speechctc: Command, here: Path, arguments: list[str], what: str) -> None:
+    assert f"speechctc: {what} is empty; give it a value" in one_line_error(speechctc(*arguments))
+
+
 def test_a_working_directory_that_is_gone_is_said(
     tmp_path: Path, speechctc: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,14 @@ def test_a_corpus_goes_from_start_to_a_model_as_it_comes(form: str, here: Path, 
         assert speechctc(command, "--config", "mine.yaml", *SHORT).status == 0
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_words_without_a_language_are_said_and_fail(form: str, here: Path, speechctc: Command) -> None:
+    FORMS[form](here / "mine", tones(here / "recorded"))
+    done = speechctc("start", "mine")
+    assert done.status == 1 and not list(here.glob("*.yaml"))
+    assert "24 recordings, " in done.out and "The labels are words. Name their language" in done.out
+
+
 def test_rows_without_ids_are_named_after_their_recordings(here: Path) -> None:
     for place in ("one", "two"):
         (here / place).mkdir()
