@@ -78,6 +78,21 @@ def test_rows_without_ids_are_named_after_their_recordings(here: Path) -> None:
     assert sorted(each.id for each in corpus.utterances()) == ["a", "two-a"]
 
 
+def test_recordings_of_an_audiofolder_may_have_equal_names_in_its_splits(here: Path) -> None:
+    settings = ["corpus.kind=table"]
+    for split in ("train", "test"):
+        place = here / split
+        place.mkdir()
+        soundfile.write(place / "1.wav", np.zeros(RATE, np.float32), RATE)
+        (place / "metadata.csv").write_text("file_name,phones\n1.wav,x y\n")
+        settings.append(f"corpus.tables.{split}={place / 'metadata.csv'}")
+    splits = read_corpus(load_config("demo", settings).corpus, "test").splits
+    assert {(name, each.id) for name in ("train", "test") for each in splits[name]} == {
+        ("train", "train-1"),
+        ("test", "test-1"),
+    }
+
+
 def test_own_columns_go_before_the_names_of_others(here: Path) -> None:
     Path("mine.tsv").write_text("id\taudio\tpath\ttext\tphones\tipa\n1\ta.wav\tb.wav\thello\tx\ty\n")
     (row,) = read_rows(Path("mine.tsv"))
