@@ -89,6 +89,7 @@ def _read(
     lines: dict[str, int] = {}
     missing, used = [], len(builder.utterances[split])
     table = read_table(path)
+    own = f"{split}-" if path.stem == "metadata" else ""  # Hugging Face's audiofolder: each split has a 1.wav
     is_named = cache(lambda: any(_language(row) for row in read_table(path).rows))
     if split == "train" or not builder.utterances["train"]:
         unread = (row for row in read_table(path).rows if row.phones is None and row.words)
@@ -97,7 +98,9 @@ def _read(
     for row in table.rows:
         try:
             row = checked(row, lines)
-            builder.utterances[split].append(_utterance(row, base, builder, listings, words, is_named))
+            builder.utterances[split].append(
+                _utterance(row._replace(id=own + row.id), base, builder, listings, words, is_named)
+            )
             lines[row.id] = row.line
         except (BadRow, InputError) as error:
             if isinstance(error, NoRecording):
@@ -108,7 +111,7 @@ def _read(
     builder.warn_of(missing, f"{path}: rows left out, because their recordings do not exist")
     builder.notes += chosen_outside(path, base, (each.audio for each in builder.utterances[split][used:]))
     builder.warn_of_formats(utterance.audio for utterance in builder.utterances[split])
-    return lines
+    return {own + id: line for id, line in lines.items()}
 
 
 def checked(row: Row, lines: dict[str, int]) -> Row:
