@@ -291,7 +291,9 @@ def mark_checked_command(
 
     From now on their labels count as corrected: start trains on them, and no command writes over them.
     """
+    from speechctc.audio.eaf import ENDING, read_eaf
     from speechctc.audio.recordings import TIERS, files_below
+    from speechctc.audio.textgrids import read_tiers
     from speechctc.core import written
 
     found = [file for each in drafts for file in (files_below(each) if each.is_dir() else [each])]
@@ -299,6 +301,8 @@ def mark_checked_command(
     if other := next((each for each in drafts if not each.is_dir() and each not in files), None):
         what = "no TextGrid or file of ELAN" if other.exists() else "no such file"
         raise InputError(f"{other}: {what}", "name drafts, or folders of them")
+    for file in files:  # before any is marked
+        read_eaf(file) if file.suffix.lower() == ENDING else read_tiers(file)
     unknown = set(written.unrecorded(files))
     own = set(written.changed(files)) - unknown
     written.check(file for file in files if file not in own)

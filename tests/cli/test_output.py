@@ -424,6 +424,13 @@ def test_a_draft_that_is_right_is_marked_so_and_kept(speechctc: Command, here: P
         assert f"{name}: {what}; name drafts" in one_line_error(speechctc("mark-checked", name))
 
 
+@pytest.mark.parametrize(("name", "what"), [("a.TextGrid", "not a TextGrid"), ("a.eaf", "not a file of ELAN")])
+def test_what_is_no_draft_is_not_marked(speechctc: Command, here: Path, name: str, what: str) -> None:
+    (here / name).write_text("a shopping list")
+    assert f"{name}: {what}" in one_line_error(speechctc("mark-checked", "."))
+    assert not (here / ".speechctc-written").exists()
+
+
 def test_standard_input_gives_one_file(here: Path, speechctc: Command) -> None:
     done = speechctc("decode", "-", "--out", "o")
     assert "--out o: a folder, and standard input gives one file" in one_line_error(done)
