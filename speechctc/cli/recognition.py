@@ -258,6 +258,8 @@ def score_phones_command(given: ScorePhones) -> None:
     if given.by_speaker is not None:
         if given.out is not None:
             raise InputError("--out and --by-speaker both say where to write", "give one of them")
+        if given.before is not None and given.before.resolve() == given.by_speaker.resolve():
+            raise InputError("--before and --by-speaker name one folder", "give --by-speaker a new one")
         given = replace(given, out=f"{given.by_speaker / 'scores'}/", forms=["json", *(given.forms or ())])
     elif given.before is not None:
         raise InputError("--before is for --by-speaker", "give --by-speaker FOLDER too")

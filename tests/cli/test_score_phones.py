@@ -281,6 +281,7 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
         (("--by-speaker", "pages"), "the speaker of 1 recording is not known"),
         (("--by-speaker", "pages", "--out", "a"), "--out and --by-speaker both"),
         (("--before", "pages"), "--before is for --by-speaker"),
+        (("--before", "pages", "--by-speaker", "./pages/"), "--before and --by-speaker name one folder"),
     ],
 )
 def test_pages_by_speaker_need_speakers(speechctc: Command, here: Path, given: tuple[str, ...], message: str) -> None:
