@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import written
 from speechctc.inference.formats import WRITERS
 from speechctc.inference.result import Recognition
@@ -204,7 +205,7 @@ def _above_labelled(folder: Path) -> None:
 
 def _draft(folder: Path) -> None:
     (folder / "corpus").mkdir()
-    written.write_text(folder / "corpus" / "a.TextGrid", "a draft")
+    written.write_text(folder / "corpus" / "a.TextGrid", textgrid_text(1.0, {"phones": []}))
 
 
 def _text(folder: Path) -> None:
