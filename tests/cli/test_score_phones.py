@@ -20,12 +20,6 @@ from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 from tests.tones import RATE
 
-
-@pytest.fixture
-def here(beside_latest: Path) -> Path:
-    return beside_latest
-
-
 WORDS = ("--words", "a.txt", "--dictionary", "d.dict")
 
 
