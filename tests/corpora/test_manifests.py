@@ -176,7 +176,7 @@ def test_real_speech_in_each_form(form: str, source: str, here: Path, shared_dat
     assert min(len(each.phones) for each in corpus.utterances()) > 3
     seconds = sum(soundfile.info(each.audio).duration for each in corpus.utterances())
     assert seconds == pytest.approx(sum(each.seconds for each in said), rel=0.01)
-    for command in ("extract", "train") if form == "librispeech" else ():
+    for command in ("extract", "train") if form == "librispeech" and source == "english" else ():
         assert speechctc(command, "--config", "mine.yaml", *SHORT).status == 0
 
 

@@ -342,9 +342,9 @@ def test_the_spectrogram_is_that_of_the_pages_of_python(tmp_path: Path) -> None:
 def test_real_recordings_have_the_phones_of_python(shared_data: Path, tmp_path: Path, name: str) -> None:
     recogniser = speechctc.load(name, "cpu")
     fill_checkpoint(tmp_path, replace(recogniser.checkpoint, state={}), half=True)
-    files = sorted((shared_data / "speechocean-adults" / "dev").rglob("*.flac"))[::20]
-    files += sorted((shared_data / "timit-sample").rglob("SX*.WAV"))[::8]
+    files = sorted((shared_data / "speechocean-adults" / "dev").rglob("*.flac"))[::40]
+    files += sorted((shared_data / "timit-sample").rglob("SX*.WAV"))[::16]
     samples = np.concatenate([sound_file.read(file, 16000)[0] for file in files])
     rows, phones = heard(tmp_path, recogniser, samples)
-    assert len(phones) > 300
+    assert len(phones) > 150
     assert_alike(recogniser, samples, rows, phones, 1e-3)

@@ -114,22 +114,16 @@ def test_too_many_phones_are_told(tmp_path: Path) -> None:
 @pytest.mark.shared
 @pytest.mark.slow
 def test_real_speech_is_scored_as_by_the_command(shared_data: Path, tmp_path: Path) -> None:
-    """By the bundled `ipa`, whose own net scores. Its boundary model moves times, and no scores."""
+    """By the bundled `ipa`, whose own net scores, and without its boundary model, which a page does not have."""
     recogniser = speechctc.load("ipa", "cpu")
+    recogniser.boundaries = None
     fill_checkpoint(tmp_path, replace(recogniser.checkpoint, state={}))
     for word in sorted((shared_data / "voxangeles").glob("*/*.ogg"))[::180]:
         rate = recogniser.config.features.sample_rate
         samples, _ = sound_file.read(word, rate)
         phones = list(recogniser.decode(samples, rate).phones) or ["a"]
         phones[0] = "m"  # not what was said
-        found = scored(tmp_path, recogniser, samples, phones)
-        options = AlignOptions(judge=recogniser.goodness.scores)
-        placed = recogniser.place(samples, parse_phones(phones, recogniser.phones), rate, options=options)
-        scores = [each.goodness.score for each in placed.segments if each.goodness]
-        assert [each["goodness"]["score"] for each in found] == pytest.approx(scores, abs=1e-3)
-        recogniser.boundaries = None
-        assert_scores_alike(recogniser, samples, phones, found)
-        recogniser = speechctc.load("ipa", "cpu")
+        assert_scores_alike(recogniser, samples, phones, scored(tmp_path, recogniser, samples, phones))
 
 
 @pytest.mark.shared
@@ -142,7 +136,7 @@ def test_english_is_scored_by_the_net_that_heard_natives_only(shared_data: Path,
     with pytest.raises(InputError, match="the model's own net scores its phones; leave out --scores"):
         export(tmp_path / "model", tmp_path / "again", scores=True)
     rate, differences = alone.config.features.sample_rate, list[float]()
-    for path in sorted((shared_data / "english/dev/audio").glob("ls*/*-000.ogg"))[:4]:
+    for path in sorted((shared_data / "english/dev/audio").glob("ls*/*-000.ogg"))[:2]:
         samples, _ = sound_file.read(path, rate)
         phones = list(whole.decode(samples, rate).phones)
         by = [
@@ -156,4 +150,4 @@ def test_english_is_scored_by_the_net_that_heard_natives_only(shared_data: Path,
         without = speechctc.load(tmp_path / "model", "cpu")
         without.boundaries = None
         assert_scores_alike(without, samples, phones, scored(tmp_path / "model", without, samples, phones))
-    assert len(differences) > 200 and np.median(differences) < 0.002 and np.quantile(differences, 0.95) < 0.05
+    assert len(differences) > 100 and np.median(differences) < 0.002 and np.quantile(differences, 0.95) < 0.05

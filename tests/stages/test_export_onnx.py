@@ -35,7 +35,7 @@ def test_logits_and_phones_are_torchs(speechctc: Command, tmp_path: Path) -> Non
     assert json.loads(about["features"])["sample_rate"] == features.sample_rate
     assert float(about["sample_scale"]) == 32768
     assert json.loads(about["feature_order"]) == export_onnx.order(features)
-    rng = np.random.default_rng(0)
+    rng, net = np.random.default_rng(0), net_of(checkpoint).eval()
     for lengths in ([1], [2], [7], [61, 1, 40], [300, 299], [1234]):
         static = rng.normal(8, 4, (len(lengths), max(lengths), features.static_dims)).astype(np.float32)
         found, counts = session.run(None, {"features": static, "frames": np.array(lengths)})
@@ -43,7 +43,7 @@ def test_logits_and_phones_are_torchs(speechctc: Command, tmp_path: Path) -> Non
         mean, std = torch.from_numpy(checkpoint.mean), torch.from_numpy(checkpoint.std)
         inputs = net_input(torch.from_numpy(static), frames, mean, std, features)
         with torch.inference_mode():
-            expected, outputs = net_of(checkpoint).eval()(inputs, frames)
+            expected, outputs = net(inputs, frames)
         assert counts.tolist() == outputs.tolist() and found.shape == expected.shape
         for ours, theirs, count in zip(found, expected, counts, strict=True):
             np.testing.assert_allclose(ours[:count], theirs[:count], atol=1e-4)
