@@ -22,7 +22,9 @@ def start_command(
         Path | None, Option(metavar="CONFIG", help="The config to write. Default: named after the folder.")
     ] = None,
 ) -> None:
-    """Describe recordings, and write a config for them; where that cannot be, the exit status is 1.
+    """Describe recordings, and write a config for them.
+
+    Where no config can be written, the exit status is 1.
 
     Settings of the section corpus replace what is found: corpus.language=pl for a table of Polish words.
     """
