@@ -95,6 +95,7 @@ def wrong_with(folder: Path) -> str | None:
 def of_benchmarks(tunings: dict[str, str], architecture: str) -> Iterator[tuple[str, Macros]]:
     """The kernels of bench_ctc, with each tuning at its shapes, and of the small problems of prove_cuda."""
     more = "150,40,28,1 150,40,28,128 150,40,28,264 150,20,5000,1 150,20,5000,128 8,2,5,1"
+    more += " 64,16,32,4 256,48,64,16 512,48,64,32 1024,96,128,32"
     for tuning, shapes in (*tunings.items(), ("", more)):
         for shape in shapes.split():
             frames, labels, classes, samples = (int(n) for n in shape.split(","))
