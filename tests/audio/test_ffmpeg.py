@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.ffmpeg import Decoded, missing_for
 from speechctc.audio.sound_file import channels_differ, open_sound
 from speechctc.core.errors import InputError
+from tests.programs import write_program
 
 RATE = 44100
 Sound = NDArray[np.float32]
@@ -33,9 +33,7 @@ def sound(tmp_path: Path) -> Sound:
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """Put a program named ffmpeg alone on PATH; its standard output is what the Python script writes."""
     (folder / "bin").mkdir()
-    program = folder / "bin" / "ffmpeg"
-    program.write_text(f"#!{sys.executable}\nimport sys, pathlib\nhere = pathlib.Path({str(folder)!r})\n{script}\n")
-    program.chmod(0o755)
+    write_program(folder / "bin" / "ffmpeg", f"import sys, pathlib\nhere = pathlib.Path({str(folder)!r})\n{script}\n")
     monkeypatch.setenv("PATH", str(folder / "bin"))
 
 

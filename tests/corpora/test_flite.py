@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,9 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.flite import find_voices, speak
 from speechctc.corpora.registry import read_corpus
+from tests.programs import write_program
 
-PROGRAM = f"""#!{sys.executable}
+PROGRAM = """
 import sys, wave, math, struct
 given = sys.argv[1:]
 if given == ["-lv"]:
@@ -25,16 +25,16 @@ if given == ["-lv"]:
     sys.exit()
 stretch = float(given[given.index("--setf") + 1].split("=")[1])
 text, out, end = given[given.index("-t") + 1], given[given.index("-o") + 1], 0.1 * stretch
-parts = [f"pau:{{end:.3f}}"]
+parts = [f"pau:{end:.3f}"]
 for word in text.split():
     for label in ("dh", "ax"):
         end += 0.1 * stretch
-        parts.append(f"{{label}}:{{end:.3f}}")
-print(" ".join(parts + [f"pau:{{end + 0.2:.3f}}"]), "")
+        parts.append(f"{label}:{end:.3f}")
+print(" ".join(parts + [f"pau:{end + 0.2:.3f}"]), "")
 sound = [int(3000 * math.sin(k * (0.2 if k % 800 < 400 else 0.1))) for k in range(int((end + 0.2) * 8000))]
 with wave.open(out, "wb") as file:
     file.setnchannels(1), file.setsampwidth(2), file.setframerate(8000)
-    file.writeframes(struct.pack(f"<{{len(sound)}}h", *sound))
+    file.writeframes(struct.pack(f"<{len(sound)}h", *sound))
 """
 TEXT = "\n".join(
     f"{a} {b} of the {c}" for a in ("one", "two", "six") for b in ("cats", "dogs") for c in ("sea", "lake")
@@ -46,8 +46,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put a program in flite's place that speaks two phones for each word."""
     folder = tmp_path / "programs"
     folder.mkdir()
-    (folder / "flite").write_text(PROGRAM)
-    (folder / "flite").chmod(0o755)
+    write_program(folder / "flite", PROGRAM)
     monkeypatch.setenv("PATH", str(folder))
     return folder / "flite"
 
@@ -99,10 +98,10 @@ def test_without_a_text_the_sentences_of_the_package_are_spoken(program: Path, t
 
 
 def test_what_is_missing_is_said(tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program.write_text(f"#!{sys.executable}\nprint('Voices available: kal ')\n")
+    write_program(program, "print('Voices available: kal ')\n")
     with pytest.raises(InputError, match="flite has none of the voices awb"):
         read_corpus(config(tmp_path))
-    program.write_text(f"#!{sys.executable}\nraise SystemExit(3)\n")
+    write_program(program, "raise SystemExit(3)\n")
     with pytest.raises(InputError, match="flite failed"):
         read_corpus(config(tmp_path))
     program.unlink()

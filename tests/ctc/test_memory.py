@@ -79,9 +79,9 @@ def test_its_gradient_under_a_limit(tmp_path: Path) -> None:
 from speechctc.ctc import ctc_loss
 logits = torch.zeros(2000, 1, 1, requires_grad=True).expand(2000, 1, 20000)
 ctc_loss(logits[:9, :, :3], torch.ones(1, 2, dtype=int), [9], [2])
-for classes in (700, 20000):  # the gradient is torch's memory, or a block from the system
+for classes in (1000, 20000):  # the gradient is torch's memory, or a block from the system
     part = logits[..., :classes]
-    fails(lambda: ctc_loss(part, torch.ones(1, 2, dtype=int), [2000], [2]), 4_000_000)
+    fails(lambda: ctc_loss(part, torch.ones(1, 2, dtype=int), [2000], [2]), 2_000_000)
 """
     said, *others = run(tmp_path, script)
     for line in (said, *others):
