@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from speechctc.config.corpus_config import CorpusConfig, TablesConfig
+from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.phones.folding import parse_folding

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from speechctc.config.corpus_config import CorpusConfig
-    from speechctc.config.schema import Config
+    from speechctc.config.schema import Config, CorpusConfig
     from speechctc.core.errors import InputError
     from speechctc.core.progress import Reporter
     from speechctc.corpora.corpus import Corpus
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.evaluate import Evaluation
     from speechctc.stages.extract import SplitSummary
-    from speechctc.stages.train_and_calibrate import Trained
+    from speechctc.stages.train_runs import Trained
 
 __all__ = [
     "InputError",
@@ -144,7 +143,7 @@ def train(
         Ctrl-C or SIGTERM came, in the main thread; the state is saved, and `resume` goes on.
     """
     _check_torch()
-    from speechctc.stages.train_and_calibrate import train as run
+    from speechctc.stages.train_runs import train as run
 
     return run(_config(config, settings), resume, _reporter(reporter))
 
@@ -238,8 +237,7 @@ def register_augmentation(name: str, change: Callable[..., Tensor]) -> None:
 
 
 def _register(group: Literal["features", "corpus", "augmentation"], name: str, made: Any) -> None:
-    from speechctc.config.corpus_config import KEYS_OF_KIND
-    from speechctc.config.schema import KINDS, AugmentConfig
+    from speechctc.config.schema import KEYS_OF_KIND, KINDS, AugmentConfig
     from speechctc.core.plugins import register
 
     taken = {"features": KINDS, "corpus": KEYS_OF_KIND, "augmentation": AugmentConfig.model_fields}

@@ -15,8 +15,8 @@ import soundfile
 
 from speechctc.audio import sound_file
 from speechctc.corpora import synthetic
-from speechctc.studio.microphone import recover
 from speechctc.studio.sound import Waveform
+from speechctc.studio.studio import recover
 from tests.command import Command, one_line_error
 from tests.studio.folders import client_of
 from tests.tiny_model import write_song

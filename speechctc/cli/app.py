@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from speechctc import __version__
-from speechctc.cli import lm, recognition, scoring, studio, training
-from speechctc.cli.streams import drop_output, say, write_utf8
-from speechctc.core.cores import BLAS_THREADS
+from speechctc.cli import lm, recognition, scoring, training
+from speechctc.cli.options import drop_output, say, write_utf8
 from speechctc.core.errors import NEEDS_TORCH, InputError, of_disk
+from speechctc.core.parallel import BLAS_THREADS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,14 +48,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "align": recognition.align_command,
     "score-phones": recognition.score_phones_command,
     "measure": scoring.measure_command,
-    "studio": studio.studio_command,
+    "studio": recognition.studio_command,
     "calibrate": scoring.calibrate_command,
     "train-boundaries": scoring.train_boundaries_command,
     "export": training.export_command,
     "inspect": scoring.inspect_command,
     "score-boundaries": scoring.score_boundaries_command,
     "config": training.config_command,
-    "plugins": studio.plugins_command,
+    "plugins": recognition.plugins_command,
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)

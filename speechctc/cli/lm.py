@@ -11,7 +11,7 @@ import typer
 from typer import Option
 
 from speechctc.cli import options as opt
-from speechctc.cli.streams import check_places, new_reporter, show, show_scores
+from speechctc.cli.options import check_places, new_reporter, show, show_scores
 from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:

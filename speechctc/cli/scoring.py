@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from speechctc.cli import options as opt
-from speechctc.cli.streams import check_places, new_reporter, show, show_scores, write_page
+from speechctc.cli.options import check_places, new_reporter, show, show_scores, write_page
 from speechctc.core.bundled import NAMES
 from speechctc.core.errors import InputError, first_few
 
@@ -90,7 +90,7 @@ def compare_command(
     system, with mean and standard deviation. KEY=VALUE replaces a setting of all models.
     """
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.stages.compare import check_distinct, compare, short_names
+    from speechctc.stages.evaluate import check_distinct, compare, short_names
 
     check_places(overwrite, json_file)
     settings = [str(run) for run in runs if "=" in str(run) and not run.exists()]

@@ -11,8 +11,7 @@ import typer
 from typer import Argument, Option
 
 from speechctc.cli import options as opt
-from speechctc.cli.options import find_model, load_config
-from speechctc.cli.streams import new_reporter, show
+from speechctc.cli.options import find_model, load_config, new_reporter, show
 
 
 def start_command(
@@ -68,7 +67,7 @@ def train_command(
     if is_main_process():
         show(f"{loaded.run}: loading torch and the features in {loaded.data.dir}; this takes a while", err=True)
     from speechctc.stages.train import Stopped
-    from speechctc.stages.train_and_calibrate import train
+    from speechctc.stages.train_runs import train
 
     try:
         trained = train(loaded, resume, new_reporter())
@@ -94,8 +93,8 @@ def sweep_command(
     train.lr=1e-4,3e-4 tries both values. Prints the runs by their PER (phone error rate) on dev, best first. After an
     interruption, the same command continues.
     """
-    from speechctc.stages.sweep import sweep, table
     from speechctc.stages.train import Stopped
+    from speechctc.stages.train_runs import sweep, table
 
     if jobs > 1:
         show("--jobs is not used any more: the runs are trained one after the other", err=True)

@@ -18,8 +18,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from speechctc.config.corpus_config import KEYS_OF_KIND, KEYS_OF_OWN
-from speechctc.config.schema import NO_RUN, Config
+from speechctc.config.schema import KEYS_OF_KIND, KEYS_OF_OWN, NO_RUN, Config
 from speechctc.config.section import TYPED, Section, renamed
 from speechctc.core.errors import InputError
 from speechctc.core.files import readable

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.audio import ffmpeg
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import counted, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of, named_inventory

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval
-from speechctc.config.corpus_config import CorpusConfig, DemoConfig
+from speechctc.config.schema import CorpusConfig, DemoConfig
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_tables
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance

@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from speechctc.audio.annotations import Interval
-from speechctc.config.corpus_config import CorpusConfig
-from speechctc.core.cores import attempt
+from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
-from speechctc.core.processes import WorkerEnded, in_processes
+from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.text_files import read_tables
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.synthetic import Speaker, Speech, Synthesis, read_sentences, read_synthetic, sample_speakers

@@ -18,7 +18,7 @@ from pathlib import Path
 import soundfile
 
 from speechctc.audio.annotations import Interval
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.synthetic import (

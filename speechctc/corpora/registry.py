@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from speechctc.config.corpus_config import KEYS_OF_KIND, CorpusConfig
+from speechctc.config.schema import KEYS_OF_KIND, CorpusConfig
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.corpora import table, textgrid, timit

@@ -15,11 +15,11 @@ from typing import Any
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
-from speechctc.config.corpus_config import MARKS, CorpusConfig
 from speechctc.config.load import override, parse_config
+from speechctc.config.schema import MARKS, CorpusConfig
 from speechctc.core import written
-from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, counted, first_few
+from speechctc.core.parallel import attempt
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.manifests import corpora_in

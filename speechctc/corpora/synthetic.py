@@ -30,7 +30,7 @@ from speechctc.audio import resampling
 from speechctc.audio.annotations import Interval
 from speechctc.audio.sound_file import writing
 from speechctc.audio.textgrids import textgrid_text
-from speechctc.config.corpus_config import CorpusConfig, DemoConfig, SpokenConfig
+from speechctc.config.schema import CorpusConfig, DemoConfig, SpokenConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_text

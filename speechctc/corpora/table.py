@@ -29,7 +29,7 @@ from speechctc.corpora.tier_utterances import MIN_EDGE, TAIL
 from speechctc.corpora.word_phones import MISSING, WordPhones
 
 if TYPE_CHECKING:
-    from speechctc.config.corpus_config import CorpusConfig
+    from speechctc.config.schema import CorpusConfig
 
 
 class BadRow(Exception):

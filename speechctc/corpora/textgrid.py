@@ -39,7 +39,7 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
 from speechctc.corpora.tier_utterances import LabelledRecording, TierReader
 
 if TYPE_CHECKING:
-    from speechctc.config.corpus_config import CorpusConfig
+    from speechctc.config.schema import CorpusConfig
 
 ENDING = ".textgrid"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.audio.annotations import Interval, Tier, choose_tiers, in_order
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file
-from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, counted, first_few
+from speechctc.core.parallel import attempt
 from speechctc.corpora.corpus import Corpus, note_text
 from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.inventory import FOUND, named_inventory
@@ -22,7 +22,7 @@ from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
 from speechctc.phones.texts import Word
 
 if TYPE_CHECKING:
-    from speechctc.config.corpus_config import CorpusConfig
+    from speechctc.config.schema import CorpusConfig
 
 MAX_PHONE_RATE = 25.0  # phones a second: nobody speaks faster
 MIN_PHONE_RATE = 1.5  # phones a second: a recording with fewer has long pauses, or words that are not in its transcript

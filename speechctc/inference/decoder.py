@@ -17,8 +17,8 @@ from speechctc.config.encoder import find_encoder
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core import files
-from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.errors import InputError
+from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.features.activity import ActivityGate
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.result import Candidate, Recognition

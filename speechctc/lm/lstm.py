@@ -27,10 +27,10 @@ from torch import Tensor, nn
 
 from speechctc.config.section import Section
 from speechctc.core import files
-from speechctc.core.cores import ordered
 from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.optimizers import AdamW
+from speechctc.core.parallel import ordered
 from speechctc.core.tensor_file import load_weights, save_tensors, shapes
 from speechctc.lm.model import ABOUT, Sequences
 from speechctc.lm.ngram import Integers, Reals

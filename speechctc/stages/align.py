@@ -12,8 +12,8 @@ from statistics import median
 from typing import NamedTuple
 
 from speechctc.audio.recordings import Recording
-from speechctc.core.cores import attempt, map_in_threads
 from speechctc.core.errors import InputError, counted_alike
+from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Labels, Task, Transcript

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from speechctc.core import files
-from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
+from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.alignment import AlignOptions

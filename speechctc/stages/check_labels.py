@@ -19,8 +19,8 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config
-from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError, first_few
+from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import SPLITS, Utterance

@@ -14,8 +14,8 @@ from typing import Any, TextIO
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
-from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError, counted_alike
+from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer

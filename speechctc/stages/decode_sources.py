@@ -11,11 +11,9 @@ from pathlib import Path
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording
-from speechctc.core import cluster
-from speechctc.core.cluster import on_cluster, shared_recording
-from speechctc.core.cores import map_in_threads, shared_among, threads
+from speechctc.core import parallel
 from speechctc.core.errors import InputError
-from speechctc.core.processes import WorkerEnded
+from speechctc.core.parallel import WorkerEnded, map_in_threads, on_cluster, shared_among, shared_recording, threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.transcripts import (
     Task,
@@ -126,4 +124,4 @@ def _decode_shared(
 
 def versions() -> dict[str, str]:
     """Return what must be alike on all machines for their results to be."""
-    return {**cluster.versions(), "numba": version("numba")}
+    return {**parallel.versions(), "numba": version("numba")}

@@ -16,9 +16,8 @@ from typing import Any
 from markupsafe import Markup
 
 from speechctc import __version__
-from speechctc.config.corpus_config import MARKS, CorpusConfig
 from speechctc.config.load import override, parse_config
-from speechctc.config.schema import NO_RUN, Config
+from speechctc.config.schema import MARKS, NO_RUN, Config, CorpusConfig
 from speechctc.core import files, written
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError, printable

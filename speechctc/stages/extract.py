@@ -27,10 +27,8 @@ from speechctc.audio import sound_file
 from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
-from speechctc.core.cluster import on_cluster, shared_recording, versions
-from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, counted, first_few, printable
-from speechctc.core.processes import WorkerEnded, in_processes
+from speechctc.core.parallel import WorkerEnded, attempt, in_processes, on_cluster, shared_recording, versions
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance
@@ -52,8 +50,7 @@ from speechctc.features.shards import (
 )
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.pronouncer import word_key
-from speechctc.stages.doctor.finding import listed
-from speechctc.stages.doctor.quick_checks import check_counts
+from speechctc.stages.doctor.findings import check_counts, listed
 
 PROBE_SECONDS = 8  # of noise, by which the time of an encoder is measured
 LISTED = 40  # phones printed with their counts; all are in the file

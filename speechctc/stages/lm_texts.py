@@ -15,8 +15,8 @@ import numpy as np
 
 from speechctc.config.schema import Config
 from speechctc.core.bundled import bundled_folder
-from speechctc.core.cores import attempt
 from speechctc.core.errors import InputError, columns, counted, first_few
+from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import Row, is_table, read_table

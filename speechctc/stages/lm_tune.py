@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
-from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
+from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
+from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.recogniser import Recogniser

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.config.corpus_config import KEYS_OF_KIND, KEYS_OF_OWN, MARKS
 from speechctc.config.load import with_settings
-from speechctc.config.schema import Config
-from speechctc.core.cores import attempt, map_in_threads
+from speechctc.config.schema import KEYS_OF_KIND, KEYS_OF_OWN, MARKS, Config
 from speechctc.core.errors import InputError, counted, first_few
 from speechctc.core.files import content
+from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance, note_text
 from speechctc.corpora.registry import read_corpus

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.core import files
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import NEEDS_TORCH, InputError

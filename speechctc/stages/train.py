@@ -13,7 +13,7 @@ from speechctc import ctc
 from speechctc.config.schema import Config
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.core.errors import InputError
-from speechctc.core.processes import stop_requests
+from speechctc.core.parallel import stop_requests
 from speechctc.core.progress import Reporter
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group

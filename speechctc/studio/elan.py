@@ -20,8 +20,8 @@ from speechctc.audio.eaf import xml_text
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.studio.command import arguments
-from speechctc.studio.command import run as run_command
+from speechctc.studio.plugins import arguments
+from speechctc.studio.plugins import run as run_command
 
 TASKS = {"recognise": "decode", "place": "align", "score": "score-phones"}
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from speechctc.core import files
-from speechctc.studio.command import arguments, run
+from speechctc.studio.plugins import arguments, run
 
 
 def main(wav: str, *order: str) -> None:

@@ -40,8 +40,7 @@ from speechctc.inference.segmenter import Segment
 from speechctc.studio import sound as tiles
 from speechctc.studio.document import Conflict, Document
 from speechctc.studio.folder import NoSuchRecording, readable
-from speechctc.studio.microphone import Microphone, recover
-from speechctc.studio.studio import Studio
+from speechctc.studio.studio import Microphone, Studio, recover
 
 if TYPE_CHECKING:
     from speechctc.inference.wanted import Wanted

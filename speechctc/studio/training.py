@@ -24,7 +24,7 @@ from speechctc.audio.sound_file import write_wav
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, check_torch, first_few
-from speechctc.core.processes import OWN_GROUP, STOP, module_command
+from speechctc.core.parallel import OWN_GROUP, STOP, module_command
 from speechctc.corpora.corpus_builder import shuffled
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
@@ -86,7 +86,7 @@ class Round:
         from speechctc.core.progress import Reporter
         from speechctc.stages.extract import extract
         from speechctc.stages.train import Stopped
-        from speechctc.stages.train_and_calibrate import train
+        from speechctc.stages.train_runs import train
 
         stored = files.read_json(Path(self.state["model"]) / "checkpoint.json")["config"]
         config = parse_config(override({**stored, "corpus": self.corpus()}, self.settings()), "this round")

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import Config
-from speechctc.core.cores import ordered
 from speechctc.core.devices import give_back_memory
 from speechctc.core.errors import InputError, first_few
+from speechctc.core.parallel import ordered
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import LANGUAGES_FILE, count_repeats

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import ModelConfig
-from speechctc.core.cores import ordered, threads
+from speechctc.core.parallel import ordered, threads
 from speechctc.ctc import ctc_loss
 from speechctc.features.activity import ActivityGate
 from speechctc.features.filterbank import frame_mask

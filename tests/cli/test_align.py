@@ -14,7 +14,7 @@ import soundfile
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import read_textgrid, textgrid_text
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.core import files
 from speechctc.corpora.registry import read_corpus
 from speechctc.model.checkpoint import find_checkpoint

@@ -44,7 +44,7 @@ def test_the_help_of_no_command_loads_a_stage() -> None:
     code += "    sys.argv = ['speechctc', *words, '--help']\n"
     code += "    try:\n        main()\n    except SystemExit as left:\n        assert not left.code\n"
     code += "loaded = [name for name in sys.modules if name.startswith('speechctc.')]\n"
-    code += "light = ('core', 'core.cores', 'core.errors', 'core.bundled', 'inference', 'inference.formats')\n"
+    code += "light = ('core', 'core.parallel', 'core.errors', 'core.bundled', 'inference', 'inference.formats')\n"
     code += "assert all(name.split('.')[1] == 'cli' or name.partition('.')[2] in light for name in loaded), loaded\n"
     code += "assert not {'torch', 'numpy', 'yaml'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -136,7 +136,7 @@ def test_training_says_at_once_that_it_loads(
     def stop(*_: object) -> None:
         raise InputError("no training", "this is a test")
 
-    monkeypatch.setattr("speechctc.stages.train_and_calibrate.train", stop)
+    monkeypatch.setattr("speechctc.stages.train_runs.train", stop)
     said = speechctc("train", "--config", write_config(tmp_path)).err.splitlines()
     assert "loading torch and the features" in said[0] and said[1:] == ["speechctc: no training; this is a test"]
 

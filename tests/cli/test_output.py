@@ -17,7 +17,7 @@ import soundfile
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
-from speechctc.cli.streams import write_utf8
+from speechctc.cli.options import write_utf8
 from speechctc.inference.formats import WRITERS, Layout, RecordingName
 from speechctc.inference.output import OutputOptions, opened_out
 from speechctc.inference.result import Recognition
@@ -255,7 +255,7 @@ def test_names_that_are_not_utf8_go_all_the_way(speechctc: Command, here: Path) 
 
 @pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONUTF8": "0"}])
 def test_standard_output_is_utf8_in_any_locale(locale: dict[str, str], here: Path) -> None:
-    code = "from speechctc.cli.streams import write_utf8 as write; write(); print('caf' + chr(0xdce9), chr(0x283))"
+    code = "from speechctc.cli.options import write_utf8 as write; write(); print('caf' + chr(0xdce9), chr(0x283))"
     coerced = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     environment = {**os.environ, **coerced, **locale}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=600)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speechctc.config.corpus_config import KEYS_OF_KIND, KEYS_OF_OWN, CorpusConfig
 from speechctc.config.load import (
     REMOVED_KEYS,
     _tell_renamed,
@@ -15,7 +14,7 @@ from speechctc.config.load import (
     override,
     parse_config,
 )
-from speechctc.config.schema import NO_RUN, Config
+from speechctc.config.schema import KEYS_OF_KIND, KEYS_OF_OWN, NO_RUN, Config, CorpusConfig
 from speechctc.core.errors import InputError
 
 ROOT = Path(__file__).parent.parent.parent

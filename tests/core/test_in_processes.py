@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from speechctc.core.processes import WorkerEnded, WorkFailed, in_processes
+from speechctc.core.parallel import WorkerEnded, WorkFailed, in_processes
 from tests.forked import Forked
 from tests.waiting import wait_for
 
@@ -76,7 +76,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_result_is_noticed() -> None:
 # Programs whose workers load no torch: a fork of `tests.forked` starts a new server for them.
 KILLED = """
 import os, signal, time
-from speechctc.core.processes import WorkerEnded, in_processes
+from speechctc.core.parallel import WorkerEnded, in_processes
 def wait_or_end(number):
     if number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -90,7 +90,7 @@ if __name__ == "__main__":
 """
 WAITING = """
 import os, pathlib, sys, time
-from speechctc.core.processes import in_processes
+from speechctc.core.parallel import in_processes
 def note_and_wait(folder):
     pathlib.Path(folder, str(os.getpid())).touch()
     time.sleep(60)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import speechctc
-from speechctc.cli.streams import new_reporter
+from speechctc.cli.options import new_reporter
 from speechctc.core.progress import Reporter
 
 

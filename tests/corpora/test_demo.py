@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.audio.textgrids import read_textgrid
-from speechctc.config.corpus_config import CorpusConfig, DemoConfig
+from speechctc.config.schema import CorpusConfig, DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.core.processes import WorkerEnded
+from speechctc.core.parallel import WorkerEnded
 from speechctc.corpora import demo, espeak
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.demo import Phone, UnknownPhoneme, label

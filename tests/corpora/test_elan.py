@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus

@@ -8,7 +8,7 @@ import pytest
 import soundfile
 
 from speechctc.audio.textgrids import read_textgrid
-from speechctc.config.corpus_config import CorpusConfig, EspeakConfig
+from speechctc.config.schema import CorpusConfig, EspeakConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from speechctc.audio.textgrids import read_textgrid
-from speechctc.config.corpus_config import CorpusConfig, FliteConfig
+from speechctc.config.schema import CorpusConfig, FliteConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.flite import find_voices, speak

@@ -3,7 +3,7 @@ from typing import Literal
 
 import pytest
 
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
 from tests.corpora.timit_layout import write_corpus

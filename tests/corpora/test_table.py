@@ -13,7 +13,7 @@ import soundfile
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import find_recordings
-from speechctc.config.corpus_config import CorpusConfig, TablesConfig
+from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 from praatio import textgrid
 
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus

@@ -8,7 +8,7 @@ import soundfile
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
-from speechctc.config.corpus_config import CorpusConfig, TablesConfig
+from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus

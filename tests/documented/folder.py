@@ -12,7 +12,7 @@ import soundfile
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
 from speechctc.audio.textgrids import read_textgrid, textgrid_text
-from speechctc.config.corpus_config import CorpusConfig, DemoConfig
+from speechctc.config.schema import CorpusConfig, DemoConfig
 from speechctc.corpora.registry import read_corpus
 from speechctc.phones.folding import parse_folding
 from tests.documented.reading import ROOT

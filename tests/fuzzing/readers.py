@@ -18,8 +18,8 @@ from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
 from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.textgrids import read_textgrid, read_tiers
-from speechctc.config.corpus_config import CorpusConfig, TablesConfig
 from speechctc.config.load import known_keys, load_config
+from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora import timit
 from speechctc.corpora.registry import read_corpus

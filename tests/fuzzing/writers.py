@@ -248,7 +248,7 @@ def _recognise(folder: Path) -> None:
 def _record(folder: Path) -> None:
     from unittest.mock import patch
 
-    from speechctc.studio import microphone as module
+    from speechctc.studio import studio as module
 
     with client_of(folder) as (_, studio), patch.object(module, "datetime") as clock:
         clock.now.return_value.strftime.return_value = "recording"
@@ -264,7 +264,7 @@ def _left_over(folder: Path) -> None:
 
 
 def _recover(folder: Path) -> None:
-    from speechctc.studio.microphone import recover
+    from speechctc.studio.studio import recover
 
     recover(folder)
 

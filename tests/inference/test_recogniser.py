@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 import speechctc
 from speechctc.audio import sound_file
-from speechctc.core.cores import map_in_threads
 from speechctc.core.errors import InputError
+from speechctc.core.parallel import map_in_threads
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from speechctc.config.corpus_config import CorpusConfig
-from speechctc.config.schema import AugmentConfig, Config, FeatureConfig, ModelConfig
+from speechctc.config.schema import AugmentConfig, Config, CorpusConfig, FeatureConfig, ModelConfig
 from speechctc.ctc import ctc_loss
 from speechctc.features.filterbank import Moments, net_input, static_features
 from speechctc.model.layers import plan

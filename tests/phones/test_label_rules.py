@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.config.corpus_config import CorpusConfig, TablesConfig
+from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.phones.label_rules import LabelRules, read_map

@@ -11,7 +11,7 @@ from speechctc.config.load import load_config
 from speechctc.inference.calibration import Calibration
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.calibrate import calibrate_run
-from speechctc.stages.train_and_calibrate import train
+from speechctc.stages.train_runs import train
 from speechctc.training.runs import Run
 from tests.train_helpers import Recorder
 
@@ -27,7 +27,7 @@ def run(tiny_model: Path, tmp_path: Path) -> Path:
 def test_training_ends_with_the_calibration_of_its_best(
     run: Path, is_main: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speechctc.stages.train_and_calibrate.train_rank", lambda *_: (None, is_main))
+    monkeypatch.setattr("speechctc.stages.train_runs.train_rank", lambda *_: (None, is_main))
     config, where = load_config("demo", [f"run={run}"]), Run(run).calibration
     trained = train(config, True, Recorder())
     assert (trained.calibration is not None) == where.is_file() == is_main

@@ -12,7 +12,7 @@ import pytest
 from speechctc.config.load import override, parse_config
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
-from speechctc.stages.compare import compare, short_names
+from speechctc.stages.evaluate import compare, short_names
 from tests.command import Command, one_line_error
 from tests.train_helpers import Recorder
 

@@ -11,10 +11,9 @@ import pytest
 
 from speechctc.config.load import load_config
 from speechctc.corpora.registry import read_corpus
-from speechctc.stages.doctor.examine import check_corpus, listen
-from speechctc.stages.doctor.finding import Diagnosis, Finding
+from speechctc.stages.doctor.examine import Heard, Place, check_corpus, check_sounds, listen
+from speechctc.stages.doctor.findings import Diagnosis, Finding
 from speechctc.stages.doctor.machine import check_machine, why_no_gpu
-from speechctc.stages.doctor.sound_checks import Heard, Place, check_sounds
 from tests.command import Command
 from tests.stages.spoilt import FAULTS, Tones, clean
 from tests.train_helpers import Recorder
@@ -65,7 +64,7 @@ def test_a_corpus_that_cannot_be_trained_on_gives_status_1(speechctc: Command, t
 
 def test_the_machine_alone_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"torch", "processor", "CTC loss"} <= set(check_machine().facts)
-    monkeypatch.setattr("speechctc.stages.doctor.quick_checks.MIN_FREE_BYTES", 2**70)
+    monkeypatch.setattr("speechctc.stages.doctor.findings.MIN_FREE_BYTES", 2**70)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     found = check_machine("cuda", (Path("no/such/folder"),))
     assert {"disk", "no-gpu"} <= {each.kind for each in found.findings} and not found.is_possible
@@ -152,7 +151,7 @@ def test_a_loss_that_does_not_start_or_is_wrong_is_found(monkeypatch: pytest.Mon
 
 def test_train_says_in_short_what_is_found(tmp_path: Path) -> None:
     from speechctc.stages.extract import extract
-    from speechctc.stages.train_and_calibrate import train
+    from speechctc.stages.train_runs import train
 
     tones, recorder = clean(tmp_path), Recorder()
     FAULTS["a rare phone"][0](tones)

@@ -8,7 +8,7 @@ import pytest
 from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording, Siblings, find_recordings
 from speechctc.audio.textgrids import textgrid_text
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.survey import describe, survey
 from speechctc.corpora.textgrid import read_textgrids

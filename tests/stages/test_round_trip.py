@@ -10,8 +10,8 @@ import soundfile
 from praatio import textgrid
 from pympi import Elan
 
-from speechctc.config.corpus_config import CorpusConfig
 from speechctc.config.load import parse_config
+from speechctc.config.schema import CorpusConfig
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser

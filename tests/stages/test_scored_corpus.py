@@ -10,7 +10,7 @@ import pytest
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
-from speechctc.config.corpus_config import CorpusConfig
+from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter

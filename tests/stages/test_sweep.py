@@ -7,8 +7,7 @@ from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.inference.calibration import Calibration
-from speechctc.stages.sweep import plan_trials, split_values, sweep, table
-from speechctc.stages.train_and_calibrate import train
+from speechctc.stages.train_runs import plan_trials, split_values, sweep, table, train
 from speechctc.training.trainer import Stopped
 from tests.command import Command
 from tests.train_helpers import Recorder
@@ -70,7 +69,7 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
     for trial in ("lr=0.01", "lr=1e-9"):  # the small corpus need not have enough phones for it
         Calibration(phones=60).save(here / "s" / trial / "best")
     started: list[Config] = []
-    monkeypatch.setattr("speechctc.stages.sweep.train", lambda config, *_: started.append(config))
+    monkeypatch.setattr("speechctc.stages.train_runs.train", lambda config, *_: started.append(config))
     recorder = Recorder()
     again = sweep(str(extracted), settings, Path("s"), recorder)
     assert not started and table(again) == first.out.rstrip("\n")
@@ -82,7 +81,7 @@ def test_trials_are_trained_and_listed_and_not_done_twice(
 def test_a_trial_that_fails_is_listed_with_its_reason(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speechctc.stages.sweep.is_finished", lambda config: config.features.mels == 20)
+    monkeypatch.setattr("speechctc.stages.train_runs.is_finished", lambda config: config.features.mels == 20)
     (here / "s" / "mels=20" / "best").mkdir(parents=True)
     (here / "s" / "mels=20" / "best" / "checkpoint.json").write_text('{"dev_per": 5.25, "epoch": 2}')
     outcomes = sweep(str(extracted), ["features.mels=20,30", "train.epochs=1"], here / "s", Recorder())
@@ -96,7 +95,7 @@ def test_a_trial_that_fails_is_listed_with_its_reason(
 def test_a_best_that_is_damaged_has_no_score(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch, best: bytes
 ) -> None:
-    monkeypatch.setattr("speechctc.stages.sweep.is_finished", lambda config: True)
+    monkeypatch.setattr("speechctc.stages.train_runs.is_finished", lambda config: True)
     for rate, text in (("0.01", best), ("0.02", b'{"dev_per": 5.25, "epoch": 2}')):
         (here / "s" / f"lr={rate}" / "best").mkdir(parents=True)
         (here / "s" / f"lr={rate}" / "best" / "checkpoint.json").write_bytes(text)
@@ -115,7 +114,7 @@ def test_a_stopped_trial_ends_the_sweep(
         raise Stopped(130)
 
     with monkeypatch.context() as once:
-        once.setattr("speechctc.stages.sweep.train", stop)
+        once.setattr("speechctc.stages.train_runs.train", stop)
         first = speechctc(*words)
     assert first.status == 130 and "--jobs is not used any more" in first.err
     assert "the same command goes on" in first.err and not (here / "s" / "lr=0.02").exists()

@@ -26,7 +26,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.extract import extract
 from speechctc.stages.train import Stopped, train_net
-from speechctc.stages.train_and_calibrate import train
+from speechctc.stages.train_runs import train
 from speechctc.training.batches import Batch
 from speechctc.training.run_state import Progress
 from speechctc.training.train_step import TrainStep

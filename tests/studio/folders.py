@@ -13,11 +13,10 @@ from starlette.testclient import TestClient
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
+from speechctc.studio.engine import serve
 from speechctc.studio.journal import Phone
-from speechctc.studio.microphone import Microphone
 from speechctc.studio.server import HEADER, Guard, build_app
-from speechctc.studio.studio import Studio
-from speechctc.studio.worker import serve
+from speechctc.studio.studio import Microphone, Studio
 from tests.tiny_model import write_song
 
 PORT = 8000

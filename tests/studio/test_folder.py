@@ -14,9 +14,9 @@ from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder
-from speechctc.studio.microphone import Microphone, recover
 from speechctc.studio.server import fragment, listen, serve
 from speechctc.studio.sound import Waveform
+from speechctc.studio.studio import Microphone, recover
 from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import sing, write_song
 

@@ -15,9 +15,8 @@ from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.studio import elan
-from speechctc.studio.command import arguments
 from speechctc.studio.elan import read_parameters, read_spans, write_tier
-from speechctc.studio.plugins import ELAN, PRAAT, in_folder, in_programs, write
+from speechctc.studio.plugins import ELAN, PRAAT, arguments, in_folder, in_programs, write
 from tests.tiny_model import write_song
 
 ROOT = Path(__file__).parent.parent.parent

@@ -20,7 +20,7 @@ import soundfile
 from starlette.testclient import TestClient
 
 from speechctc.audio.textgrids import read_textgrid
-from speechctc.cli.studio import studio_command
+from speechctc.cli.recognition import studio_command
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment

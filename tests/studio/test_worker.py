@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from speechctc.inference.wanted import Wanted
-from speechctc.studio.worker import serve
+from speechctc.studio.engine import serve
 
 
 def test_only_the_first_model_is_restricted(tiny_model: Path, tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import torch
 import torchaudio
 from torch import Tensor
 
-from speechctc.config.corpus_config import CorpusConfig
-from speechctc.config.schema import AugmentConfig, Config, FeatureConfig, ModelConfig
+from speechctc.config.schema import AugmentConfig, Config, CorpusConfig, FeatureConfig, ModelConfig
 from speechctc.ctc import ctc_loss
 from speechctc.features.filterbank import static_features
 from speechctc.training.augment import Augmenter, least_frames

@@ -12,7 +12,7 @@ import yaml
 
 from speechctc.config.load import load_config
 from speechctc.inference.calibration import Calibration
-from speechctc.stages.sweep import is_finished
+from speechctc.stages.train_runs import is_finished
 from tests.train_helpers import run_once
 
 SETTINGS = ("train.epochs=2", "model.convs=[4]", "model.dense=[8]")

@@ -16,14 +16,13 @@ import torch
 
 from speechctc import ctc
 from speechctc.config.schema import Config
-from speechctc.core.cores import cores
 from speechctc.core.devices import choose_device, nvidia_driver, total_memory
+from speechctc.core.parallel import cores
 from speechctc.core.progress import Reporter
 from speechctc.ctc import nvrtc
 from speechctc.model.net import build_net
 from speechctc.phones.inventory import Inventory
-from speechctc.stages.doctor.finding import Diagnosis, Finding, finding
-from speechctc.stages.doctor.quick_checks import check_disk
+from speechctc.stages.doctor.findings import Diagnosis, Finding, check_disk, finding
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 from speechctc.training.memory_estimate import MIB, MemoryEstimate, estimate

@@ -1,0 +1,478 @@
+"""Work on many items at a time, in order and in bounded memory: in threads, in processes, on a Dask cluster's machines.
+
+Each process has a pipe to itself, so one that is killed in the middle of a result leaves nobody waiting: the standard
+library's pools share one, and hang then.
+
+No process looks for modules in the working folder. ``python -m`` and ``python -c`` look there first, also for modules
+of the standard library; the folder may be a stranger's, and a file ``json.py`` in it would be run.
+
+A worker of a cluster that is lost costs time only: the scheduler gives its work to the others. Whoever reaches a
+scheduler can run code on its workers, so it belongs in a network whose users trust each other, or behind ``tls://``.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing.util
+import os
+import pickle
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import distributions
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from speechctc import __version__
+from speechctc.core.errors import InputError, optional, with_extra
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Answer = TypeVar("Answer", covariant=True)
+
+# The environment variable that says, before numpy is loaded, how many threads share a matrix product.
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+
+MAX_WAITING = 4  # most results that wait to be taken, per thread
+
+_share = 0  # threads of one recording; 0: as many as there are
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """Return the number of threads that compute: ``OMP_NUM_THREADS``, or one for each core."""
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return max(int(given), 1) if given.isdecimal() else cores()
+
+
+def threads_per_recording() -> int:
+    """Return the threads that may share the rows of one recording; 1 where numpy's matrix products have their own.
+
+    Threads of both kinds would compete for the cores. The command line sets `BLAS_THREADS` to 1: elementwise work is
+    then shared too.
+    """
+    return (_share or threads()) if os.environ.get(BLAS_THREADS) == "1" else 1
+
+
+@contextmanager
+def shared_among(jobs: int) -> Iterator[None]:
+    """Give each of so many recordings at a time its share of the threads."""
+    global _share
+    before, _share = _share, max((_share or threads()) // max(jobs, 1), 1)
+    try:
+        yield
+    finally:
+        _share = before
+
+
+def map_in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], jobs: int = 0
+) -> Iterator[Result | InputError]:
+    """Yield ``work(item)`` of each item in order, or the `InputError` it raised.
+
+    Parameters
+    ----------
+    work : callable
+        Should spend most of its time without the interpreter's lock, as numpy and libsndfile do.
+    items : iterable
+    jobs : int
+        Number of threads; 0: one for each core, or ``OMP_NUM_THREADS``.
+    """
+    jobs = jobs or threads()
+    own: set[int] = set()
+    pool = ThreadPoolExecutor(jobs, "recording", lambda: own.add(threading.get_ident()))
+    try:
+        with shared_among(jobs):
+            yield from ordered(lambda item: pool.submit(attempt, work, item), items, MAX_WAITING * jobs)
+    finally:
+        # An iterator that is abandoned may be closed by the garbage collector, in any thread: none can wait for itself.
+        pool.shutdown(wait=threading.get_ident() not in own, cancel_futures=True)
+
+
+class Pending(Protocol[Answer]):
+    """Work that was begun."""
+
+    def result(self) -> Answer:
+        """Wait for what it came to."""
+
+
+def ordered(
+    submit: Callable[[Item], Pending[Result]],
+    items: Iterable[Item],
+    count: int,
+    size: Callable[[Item], int] = lambda item: 1,
+    most: int = 0,
+) -> Iterator[Result]:
+    """Yield the results of items in order; begin `count` of them in any case, and more while their sizes allow it.
+
+    Parameters
+    ----------
+    submit : callable
+        Begins the work on an item.
+    items : iterable
+    count : int
+    size : callable
+        What the result of an item takes to be kept.
+    most : int
+        Of the sizes of items begun whose results have not been taken.
+    """
+    waiting: deque[tuple[Pending[Result], int]] = deque()
+    held = 0
+    for item in items:
+        while len(waiting) >= count and held + size(item) > most:
+            held -= waiting[0][1]
+            yield waiting.popleft()[0].result()
+        held += size(item)
+        waiting.append((submit(item), size(item)))
+    while waiting:
+        yield waiting.popleft()[0].result()
+
+
+def attempt(work: Callable[[Item], Result], item: Item) -> Result | InputError:
+    """Return ``work(item)``, or the `InputError` that it raised."""
+    try:
+        return work(item)
+    except InputError as error:
+        return error
+
+
+_RUN = "import sys; sys.path[:] = filter(None, sys.path); from runpy import run_module as run; "
+_RUN += "run(sys.argv.pop(1), None, '__main__', True)"
+
+
+def module_command(module: str) -> list[str]:
+    """Return the command that runs a module as ``python -m`` does; arguments may follow."""
+    words = ["-P", "-m"] if sys.version_info >= (3, 11) else ["-c", _RUN]
+    return [sys.executable, *words, module]
+
+
+def start_method(name: str) -> Any:
+    """Return multiprocessing's context of a name, for processes that import what this one can import."""
+    util: Any = multiprocessing.util  # it gives flags to each Python that it starts, and then this process's sys.path
+    util._args_from_interpreter_flags = _flags
+    return multiprocessing.get_context(name)
+
+
+def _flags() -> list[str]:
+    own: Any = subprocess
+    return [*own._args_from_interpreter_flags(), "-P" if sys.version_info >= (3, 11) else "-I"]
+
+
+# The signal that asks a process to save and stop, if it was started with the arguments `OWN_GROUP`.
+STOP: int
+OWN_GROUP: dict[str, Any]
+if sys.platform == "win32":
+    # SIGTERM ends a process on Windows at once. CTRL_BREAK reaches a process that leads a group of its own.
+    STOP, OWN_GROUP = signal.CTRL_BREAK_EVENT, {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)
+else:
+    STOP, OWN_GROUP = signal.SIGTERM, {}
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_requests(handle: Callable[[int], None]) -> Iterator[None]:
+    """Call `handle` with the exit status when Ctrl-C or `STOP` comes; a second Ctrl-C raises KeyboardInterrupt.
+
+    Outside the main thread, which alone can handle signals, nothing is changed.
+    """
+    asked = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked = True
+        handle(128 + number)
+
+    try:
+        before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class WorkerEnded(Exception):
+    """A worker process was ended from outside."""
+
+
+class WorkFailed(Exception):
+    """The work raised what it should not; the message is the worker's traceback."""
+
+
+@contextmanager
+def in_processes(
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    count: int,
+    size: Callable[[Item], int] = lambda item: 1,
+    most: int = 64,
+    preload: Sequence[str] = (),
+) -> Iterator[Iterator[Result]]:
+    """Offer ``work(item)`` of each item, in order, from worker processes.
+
+    Parameters
+    ----------
+    work : callable
+        A function of a module, as are its arguments and results.
+    items : iterable
+    count : int
+        How many processes.
+    size : callable
+        What the result of an item takes to be kept.
+    most : int
+        Of the sizes of items begun whose results have not been taken; but one item a process in any case.
+    preload : sequence of str
+        Modules that the processes share, where they can be forked.
+
+    Raises
+    ------
+    WorkerEnded
+        At the start and by the iterator: a process was ended from outside.
+    WorkFailed
+        By the iterator: `work` raised an exception.
+    """
+    context = start_method("forkserver" if os.name == "posix" else "spawn")
+    if preload and context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(list(preload))
+    workers: list[_Worker] = []
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+    threads = ThreadPoolExecutor(count, thread_name_prefix="worker")
+
+    def ask(item: Item) -> Any:
+        worker = idle.get()
+        try:
+            return worker.ask(item)
+        finally:
+            idle.put(worker)  # one that has ended, too: whoever asks it next is told, and waits for none
+
+    try:
+        for _ in range(count):
+            workers.append(_Worker(context, work))
+            idle.put(workers[-1])
+        yield ordered(lambda item: threads.submit(ask, item), items, count, size, most)
+    finally:
+        for worker in workers:
+            worker.end()
+        threads.shutdown(wait=True, cancel_futures=True)
+
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self, context: Any, work: Callable[[Any], Any]) -> None:
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(work, other), daemon=True)
+        try:
+            self._process.start()
+        except (EOFError, ConnectionError):  # the process that forks the workers was ended from outside
+            raise WorkerEnded from None
+        other.close()  # the process alone holds it: the pipe ends with it
+
+    def ask(self, item: Any) -> Any:
+        try:
+            _send(self._pipe, item)
+            result, problem = self._pipe.recv()
+        except (EOFError, OSError):
+            raise WorkerEnded from None
+        if problem:
+            raise WorkFailed(problem)
+        return result
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
+    """Answer what comes through the pipe, until its other end is gone; Ctrl-C is left to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        try:
+            item = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = (work(item), "")
+        except Exception:
+            answer = (None, traceback.format_exc())
+        try:
+            _send(pipe, answer)
+        except OSError:
+            return
+
+
+def _send(pipe: Connection, value: Any) -> None:
+    """Send a value by the standard pickle; `Connection.send` passes each tensor as a file that stays open."""
+    pipe.send_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
+
+
+SECONDS = 10  # that a scheduler has to answer
+INSTALL = "install the same speechctc on every machine of the cluster, with its extra 'cluster'"
+
+
+@contextmanager
+def on_cluster(
+    address: str,
+    work: Callable[..., Result],
+    items: Iterable[Item],
+    versions: Callable[[], Mapping[str, str]],
+    size: Callable[[Item], int] = lambda item: 1,
+    most: int = 64,
+    shared: Any = None,
+) -> Iterator[Iterator[Result]]:
+    """Offer ``work(item)`` of each item, in order, from the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler: ``tcp://host:8786``.
+    work, items, size, most
+        As for `speechctc.core.parallel.in_processes`; two items a thread of the cluster are begun in any case.
+    versions : callable
+        A function of a module: what must be installed alike here and on each worker.
+    shared : optional
+        Sent to each worker once; the work is then ``work(shared, item)``.
+
+    Raises
+    ------
+    InputError
+        Dask is not installed here, no scheduler answers, it has no workers, or a worker has other versions; by the
+        iterator: what `work` raised of this kind.
+    WorkerEnded
+        By the iterator: the scheduler is gone, or an item ended several workers.
+    WorkFailed
+        By the iterator: `work` raised another exception.
+    """
+    client = _connect(address)
+    try:
+        threads = sum(client.nthreads().values())
+        if not threads:
+            raise InputError(f"{address}: the scheduler has no workers", f"run: dask worker {address}")
+        _check_versions(client, address, versions)
+        given = () if shared is None else (client.scatter(shared, broadcast=True, hash=False),)
+        submit = partial(client.submit, work, *given, pure=False)
+        yield ordered(lambda item: _Begun(submit(item)), items, 2 * threads, size, most)
+    finally:
+        client.close(timeout=SECONDS)
+
+
+class _Begun(NamedTuple):
+    """An item that the cluster has."""
+
+    future: Any
+
+    def result(self) -> Any:
+        from asyncio import CancelledError
+        from concurrent.futures import CancelledError as FutureCancelled
+
+        from distributed import KilledWorker
+        from distributed.comm.core import CommClosedError
+
+        try:
+            return self.future.result()
+        except InputError:
+            raise
+        except (KilledWorker, CommClosedError, CancelledError, FutureCancelled, TimeoutError):
+            raise WorkerEnded from None
+        except Exception as error:
+            raise WorkFailed(f"{type(error).__name__}: {error}") from error
+
+
+def versions() -> dict[str, str]:
+    """Return what must be alike on all machines for their results to be."""
+    names = ("torch", "torchaudio", "numpy", "soundfile")  # without torch some commands work, too
+    packages = {name: each.version for name in names for each in distributions(name=name)}
+    return {**packages, "speechctc": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
+
+
+def shared_recording(folder: Path, name: Path, of: str) -> Path:
+    """Return the path of a recording on this worker.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the machine that asks looks for relative names.
+    name : Path
+    of : str
+        What the recording is part of, for the error.
+
+    Raises
+    ------
+    InputError
+        The recording is not on this machine.
+    """
+    path = folder / name
+    if not path.is_file():
+        fix = f"put the {of} in a folder that all machines share, under the same path"
+        raise InputError(f"{path}: not on the worker {socket.gethostname()}", fix)
+    return path
+
+
+def refuse_other(here: Mapping[str, str], there: Mapping[str, str], worker: str) -> None:
+    """Raise an `InputError` if a worker has other versions; it names the first that differs."""
+    for name in sorted({*here, *there}):
+        ours, theirs = here.get(name, "none"), there.get(name, "none")
+        if ours != theirs:
+            raise InputError(f"the worker {worker} has {name} {theirs}, this machine {ours}", INSTALL)
+
+
+def _connect(address: str) -> Any:
+    fix = f"{with_extra('cluster')}, or work without a cluster"
+    import asyncio  # loading it takes a while
+
+    distributed = optional("distributed", f"{address}: Dask is not installed", fix)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told in one line, by this module
+    try:
+        # A client that fails to connect is closed when it is collected, and hangs if another one is just being made.
+        asyncio.run(_call(address, distributed.Security().get_connection_args("client")))
+        return distributed.Client(address, timeout=SECONDS, set_as_default=False)
+    except (OSError, ValueError, TimeoutError):
+        fix = "name one as tcp://HOST:8786; 'dask scheduler' starts it"
+        raise InputError(f"{address}: no Dask scheduler answers there", fix) from None
+
+
+async def _call(address: str, arguments: Mapping[str, Any]) -> None:
+    """Connect to the scheduler once, and hang up."""
+    from distributed.comm.core import connect
+
+    comm = await connect(address, timeout=SECONDS, **arguments)
+    await comm.close()
+
+
+def _check_versions(client: Any, address: str, versions: Callable[[], Mapping[str, str]]) -> None:
+    try:
+        found = client.run(versions)
+    except Exception as error:  # Dask turns what a worker raises while it unpacks work into a plain Exception
+        raise InputError(f"{address}: a worker cannot take work ({error})", INSTALL) from None
+    for worker, there in found.items():
+        refuse_other(versions(), there, worker)
