@@ -77,11 +77,23 @@ def _kaldi(folder: Path) -> Iterator[Values]:
     segments = {id: rest.split() for id, rest in _pairs(folder / "segments")}
     speakers, sexes = dict(_pairs(folder / "utt2spk")), dict(_pairs(folder / "spk2gender"))
     for id, words in _pairs(folder / "text", needed=True):
-        recording, start, end = (*segments.get(id, [id]), "", "")[:3]
+        recording, *fields = segments.get(id, [id])
         speaker = speakers.get(id, "")
-        sex = sexes.get(speaker, "")
-        audio = recordings.get(recording, {"audio": ""})
-        yield {"id": id, **audio, "words": words, "speaker": speaker, "start": start, "end": end, "sex": sex}
+        traits = {"words": words, "speaker": speaker, "sex": sexes.get(speaker, "")}
+        yield {"id": id, **traits, **_stretch(fields, recordings.get(recording, {"audio": ""}))}
+
+
+def _stretch(fields: list[str], recording: Values) -> Values:
+    """Return the columns of a recording of which ``segments`` names start, end and perhaps a channel, from 0."""
+    if not fields:
+        return recording
+    start, end, *channel = fields if len(fields) in (2, 3) else ("", "", "")
+    if channel and not (channel[0].isdecimal() and not (recording.get("channel") and int(channel[0]))):
+        return {
+            "problem": f"a line of segments that has not times, or a channel of its recording: {' '.join(fields)!r}"
+        }
+    number = {"channel": int(channel[0]) + 1} if channel and not recording.get("channel") else {}
+    return {**recording, **number, "start": start, "end": end}
 
 
 def _recording(place: str) -> Values:

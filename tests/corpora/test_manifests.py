@@ -152,6 +152,27 @@ def test_a_command_that_may_change_a_recording_is_left_out_by_name(here: Path, c
     assert "may change the sound" in row.problem and command[:60] in row.problem.replace("\\", "")
 
 
+@pytest.mark.parametrize(
+    ("entry", "segment", "channel", "problem"),
+    [
+        ("a.wav", "0.5 1.5", None, ""),
+        ("a.wav", "0.5 1.5 0", 1, ""),  # Kaldi counts from 0
+        ("a.wav", "0.5 1.5 1", 2, ""),
+        ("sph2pipe -f wav -p -c 2 a.wav |", "0.5 1.5 0", 2, ""),  # of the one channel that is left
+        ("sph2pipe -f wav -p -c 2 a.wav |", "0.5 1.5 1", None, "'0.5 1.5 1'"),
+        ("a.wav", "0.5 1.5 B", None, "'0.5 1.5 B'"),
+        ("a.wav", "0.5 1.5 -1", None, "'0.5 1.5 -1'"),
+        ("a.wav", "0.5", None, "'0.5'"),
+        ("a.wav", "0.5 1.5 0 0", None, "'0.5 1.5 0 0'"),
+    ],
+)
+def test_a_segment_names_its_channel(here: Path, entry: str, segment: str, channel: int | None, problem: str) -> None:
+    Path("segments").write_text(f"a a {segment}\n")
+    (row,) = kaldi_rows(here, entry)
+    assert row.channel == channel and problem in row.problem and bool(row.problem) == bool(problem)
+    assert problem or (row.audio, row.start, row.end) == ("a.wav", "0.5", "1.5")
+
+
 def kaldi_rows(folder: Path, entry: str) -> list[Row]:
     """Return the rows of a folder of Kaldi with one recording."""
     (folder / "wav.scp").write_text(f"a {entry}\n")
