@@ -3,7 +3,8 @@
 Each folder of results has a small hidden file, `RECORD`, with a line for every file written there: its SHA-256 and its
 name, as ``sha256sum`` prints them. The line is appended before the file gets its name, so that a run that is killed
 leaves no file that looks like a person's; and once more after it took the place of another. So a file is ours if it is
-as one of the last two lines of its name says: an older version, put back, is a person's. So is one that `check` marked.
+as one of the last two lines of its name says: an older version, put back, is a person's. So is one that `check` marked;
+the mark names what was checked, as another draft may be copied over it.
 Several processes can append to the same record.
 
 No link is followed when writing: a folder that a stranger made may hold links to any file of the user's. A folder that
@@ -30,7 +31,7 @@ from speechctc.core.errors import InputError, first_few
 from speechctc.core.files import draft_file
 
 RECORD = ".speechctc-written"
-CHECKED = "checked"  # in place of a digest
+CHECKED = "checked:"  # before the digest of what a person found right; with it, the line is of no content
 NAMED = 3  # files that an error names; the others are counted
 
 _SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -57,13 +58,21 @@ def changed(paths: Iterable[Path]) -> list[Path]:
 def check(paths: Iterable[Path]) -> None:
     """Record that a person found files right: from now on they are the person's."""
     for path in paths:
-        _append(path, CHECKED, 2)
+        _append(path, CHECKED + _digest(path), 2)
 
 
 def unrecorded(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that the record of their folder does not name: whether speechctc wrote them is not known."""
-    record_of = cache(_read_record)
-    return [path for path in paths if not _digests(record_of(path.parent), path)]
+    """Return the files of which no record tells whether they are as speechctc wrote them.
+
+    The record of their folder does not name them, or other content was marked as checked.
+    """
+    record_of, found = cache(_read_record), []
+    for path in paths:
+        own = _digests(record_of(path.parent), path)
+        marked = own[0].partition(CHECKED)[2] if own else ""
+        if not own or (marked and marked not in (_digest(path), _digest_of_text(path))):
+            found.append(path)
+    return found
 
 
 def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> None:
