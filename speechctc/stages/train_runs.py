@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from safetensors import SafetensorError, safe_open
 
 from speechctc.audio.recordings import TIERS, files_below
-from speechctc.config.load import load_config, read_yaml
+from speechctc.config.load import load_config
 from speechctc.config.schema import Config
-from speechctc.config.section import with_defaults
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, columns, first_few
 from speechctc.core.parallel import attempt
@@ -29,9 +27,7 @@ from speechctc.stages.doctor.findings import check_counts, check_disk
 from speechctc.stages.plot import CurvesFile
 from speechctc.stages.train import train_rank
 from speechctc.training.dev_score import DevScore
-from speechctc.training.optimise import stages
-from speechctc.training.run_state import Progress, fingerprint
-from speechctc.training.runs import Run, point_latest
+from speechctc.training.runs import point_latest
 from speechctc.training.trainer import Trainer
 
 
@@ -132,7 +128,7 @@ class Outcome(NamedTuple):
 def sweep(config: str, settings: Sequence[str], folder: Path, reporter: Reporter) -> list[Outcome]:
     """Train every combination, one after the other; return the outcomes, lowest dev PER first.
 
-    Trials that were finished in an earlier sweep are only read again, and those that were cut off go on.
+    Trials of an earlier sweep go on where they stopped; those that were finished keep their result.
 
     Parameters
     ----------
@@ -156,14 +152,12 @@ def sweep(config: str, settings: Sequence[str], folder: Path, reporter: Reporter
     outcomes = []
     for number, (trial, own) in enumerate(configs.items(), start=1):
         written.refuse_linked_folder(trial.run)
-        problem, done = "", is_finished(own)
-        if not done:
-            reporter.note(f"trial {number} of {len(trials)}: {trial.name}")
-            problem = _train(own, reporter)
+        reporter.note(f"trial {number} of {len(trials)}: {trial.name}")
+        problem = _train(own, reporter)
         per, epoch = _best(trial.run / "best")
         problem = problem or ("" if per is not None else "ended before an epoch was scored")
         outcomes.append(Outcome(trial, per, epoch, problem or None))
-        reporter.note(f"{trial.name}: {problem or f'dev PER {per:.2f} %'}{', done already' if done else ''}")
+        reporter.note(f"{trial.name}: {problem or f'dev PER {per:.2f} %'}")
     outcomes.sort(key=lambda outcome: (outcome.per is None, outcome.per or 0.0))
     rows = [
         {"dev_per": per, "epoch": epoch, "settings": trial.settings, "run": str(trial.run), "problem": problem}
@@ -240,35 +234,3 @@ def _best(folder: Path) -> tuple[float | None, int | None]:
         return float(facts["dev_per"]), int(facts["epoch"])
     except (OSError, ValueError, LookupError, TypeError, OverflowError):
         return None, None
-
-
-def is_finished(config: Config) -> bool:
-    """Return whether the run in the config's folder is finished.
-
-    A finished run has the same config and features as now, has done its epochs or minutes, and has a calibrated
-    ``best/``. A run with missing or unreadable files is not finished.
-    """
-    run = Run(config.run)
-    try:
-        stored = read_yaml(run.config)
-        if _elsewhere(with_defaults(Config, stored)) != _elsewhere(config.to_dict()):
-            return False
-        with safe_open(run.last / "state.safetensors", framework="pt") as state:
-            names = [name for name in state.keys() if name.startswith("progress.")]
-            progress = Progress.of({name: state.get_tensor(name) for name in names})
-        if progress.epoch < stages(config.train)[-1].end and not progress.is_out_of_time(config.train.minutes):
-            return False
-        if not run.calibration.is_file():
-            return False
-        data = files.read_json(run.record)["data"]
-        features = config.features.model_dump(mode="json")
-        return all(told == fingerprint(read_split(config.data.dir / split, features)) for split, told in data.items())
-    except (OSError, LookupError, SafetensorError, InputError):
-        return False
-    except (ValueError, TypeError, AttributeError, RuntimeError, ArithmeticError):  # not of the form of a run's files
-        return False
-
-
-def _elsewhere(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a config without its folder, which can be written in several ways."""
-    return {key: value for key, value in values.items() if key != "run"}
