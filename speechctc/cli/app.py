@@ -14,7 +14,7 @@ import typer
 from speechctc import __version__
 from speechctc.cli import lm, recognition, scoring, training
 from speechctc.cli.options import drop_output, say, write_utf8
-from speechctc.core.errors import NEEDS_TORCH, InputError, of_disk
+from speechctc.core.errors import InputError, no_torch, of_disk
 from speechctc.core.parallel import BLAS_THREADS
 
 app = typer.Typer(
@@ -137,28 +137,27 @@ def main() -> None:
         _check_removed(sys.argv[1:])
         _check_empty(sys.argv[1:])
         app(prog_name="speechctc")
-    except InputError as error:
-        say(str(error))
-        sys.exit(2)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in TRAINING:
-            raise
-        say(f"this needs torch, which is not installed; recognition does without; {NEEDS_TORCH}")
-        sys.exit(2)
     except SystemExit as end:
         if _is_interruption(end):
             say("interrupted")
         raise
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+    except Exception as error:
+        if (told := _explained(error)) is None:
             raise
+        say(str(told))
+        drop_output()
+        sys.exit(2)
+
+
+def _explained(error: Exception) -> InputError | None:
+    """Return an error of the user's, of a missing torch, of memory or of the disk in one line; None of any other."""
+    if isinstance(error, InputError):
+        return error
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in TRAINING:
+        return no_torch()
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error)):
         reason = str(error).splitlines()[0] if str(error) else "no more to be had"
-        say(str(InputError(f"out of memory ({reason})", "end other programs, or give this one a larger limit")))
-        drop_output()
-        sys.exit(2)
-    except OSError as error:
-        if error.filename is None and error.errno is None:
-            raise
-        say(str(of_disk(error)))
-        drop_output()
-        sys.exit(2)
+        return InputError(f"out of memory ({reason})", "end other programs, or give this one a larger limit")
+    if isinstance(error, OSError) and (error.filename, error.errno) != (None, None):
+        return of_disk(error)
+    return None

@@ -124,13 +124,13 @@ def perplexity(
 
 def sample(
     lm: Annotated[Path, Option(metavar="PLACE", help="An ARPA file, or a folder with a language model.")],
-    count: Annotated[int, Option(metavar="N", help="Number of lines to draw.")] = 10,
+    count: Annotated[int, Option(metavar="N", min=1, help="Number of lines to draw.")] = 10,
     seed: Annotated[int, Option(min=0, help="The same seed draws the same lines.")] = 0,
     temperature: Annotated[
-        float, Option(help="Below 1: frequent strings more often; 0: always the most probable phone.")
+        float, Option(min=0.0, help="Below 1: frequent strings more often; 0: always the most probable phone.")
     ] = 1.0,
     prefix: Annotated[str, Option(metavar="PHONES", help='Phones that each line begins with: "dh ah".')] = "",
-    longest: Annotated[int, Option(metavar="N", help="Most phones in a line.")] = 200,
+    longest: Annotated[int, Option(metavar="N", min=1, help="Most phones in a line.")] = 200,
 ) -> None:
     """Draw random phone strings from a language model, one per line."""
     from speechctc.stages.lm_texts import draw

@@ -86,7 +86,6 @@ def sweep_command(
     config: opt.ConfigName,
     settings: opt.Settings = None,
     run: Annotated[Path | None, Option(help="The folder for the runs.")] = None,
-    jobs: Annotated[int, Option(min=1, hidden=True)] = 1,
 ) -> None:
     """Train every combination of some settings, in turn.
 
@@ -96,8 +95,6 @@ def sweep_command(
     from speechctc.stages.train import Stopped
     from speechctc.stages.train_runs import sweep, table
 
-    if jobs > 1:
-        show("--jobs is not used any more: the runs are trained one after the other", err=True)
     chosen = load_config(config, None).run
     folder = run or chosen.with_name(f"{chosen.name}-sweep")
     try:

@@ -77,7 +77,12 @@ def check_torch() -> None:
         It is not.
     """
     if find_spec("torch") is None:
-        raise InputError("this needs torch, which is not installed; recognition does without", NEEDS_TORCH)
+        raise no_torch()
+
+
+def no_torch() -> InputError:
+    """Return the error of what needs torch where it is not installed."""
+    return InputError("this needs torch, which is not installed; recognition does without", NEEDS_TORCH)
 
 
 def of_disk(error: OSError) -> InputError:

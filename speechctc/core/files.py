@@ -253,8 +253,13 @@ def content(path: Path) -> str:
 
 @cache
 def _content(path: Path, stamp: tuple[int, ...]) -> str:
+    return sha256(readable(path))
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     digest = hashlib.sha256()
-    with open(readable(path), "rb") as file:
+    with open(path, "rb") as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()

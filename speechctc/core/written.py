@@ -50,7 +50,7 @@ def changed(paths: Iterable[Path]) -> list[Path]:
         if path.is_symlink() or not path.exists() or files.is_special(path):
             continue
         own = _digests(record_of(path.parent), path)
-        if path.is_dir() or not own or (_digest(path) not in own and _digest_of_text(path) not in own):
+        if path.is_dir() or not own or (files.sha256(path) not in own and _digest_of_text(path) not in own):
             found.append(path)
     return found
 
@@ -179,7 +179,7 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
         kept = next(name for name in names if not os.path.lexists(name))
         files.put_in_place(draft, kept)
         raise InputError(f"{error.what}; the new content is in {kept}", error.fix) from None
-    digest, is_new = _digest(draft), not os.path.lexists(path)
+    digest, is_new = files.sha256(draft), not os.path.lexists(path)
     _append(path, digest)
     files.put_in_place(draft, path)
     if not is_new:
@@ -218,14 +218,6 @@ def _digests(record: bytes, path: Path) -> list[str]:
 def _name(path: Path) -> bytes:
     """Return the name of a file as in the record, on one line."""
     return os.fsencode(path.name).replace(b"\n", b"\\n")
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def _digest_of_text(path: Path) -> str:

@@ -288,11 +288,6 @@ def draw(path: Path, count: int, seed: int, temperature: float, prefix: str, lon
     InputError
         It cannot be read, or the prefix has words that are not its phones.
     """
-    if count < 1 or temperature < 0 or longest < 1:
-        raise InputError(
-            f"--count {count}, --temperature {temperature:g}, --longest {longest}: out of range",
-            "give counts of 1 or more, and a temperature of 0 or more",
-        )
     lm = load_lm(path)
     (begin,) = encode("--prefix", [prefix.split()], lm.inventory)
     for labels in sample(lm, count, seed, temperature, begin, longest):

@@ -125,9 +125,6 @@ class Document:
         history = self._history
         if found in history.newest:
             return
-        if self.revision and found == _sha256(self.grid.text(self.seconds, self.phones)):
-            history.newest.add(found)  # an older speechctc did not say when it wrote the same text once more
-            return
         is_changed, what = bool(written.changed([self.grid_path])), journal.READ
         if self.revision:
             how = "is not as the studio left it: it was restored, or changed by another program"
@@ -416,7 +413,7 @@ def _sha256(text: str) -> str:
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file; ``""`` if there is none."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return files.sha256(path) if path.is_file() else ""
 
 
 def keep_copy(path: Path) -> Path:
