@@ -58,7 +58,7 @@ def changed(paths: Iterable[Path]) -> list[Path]:
 def check(paths: Iterable[Path]) -> None:
     """Record that a person found files right: from now on they are the person's."""
     for path in paths:
-        _append(path, CHECKED + _digest(path), 2)
+        _append(path, CHECKED + files.sha256(path), 2)
 
 
 def unrecorded(paths: Iterable[Path]) -> list[Path]:
@@ -70,7 +70,7 @@ def unrecorded(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         own = _digests(record_of(path.parent), path)
         marked = own[0].partition(CHECKED)[2] if own else ""
-        if not own or (marked and marked not in (_digest(path), _digest_of_text(path))):
+        if not own or (marked and marked not in (files.sha256(path), _digest_of_text(path))):
             found.append(path)
     return found
 
