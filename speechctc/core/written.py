@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import stat
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -200,7 +201,8 @@ def _read_record(folder: Path) -> bytes:
     record = folder / RECORD
     try:
         plain = record.is_file() and not record.is_symlink()  # it may be a stranger's, or a pipe
-        return b"\n" + record.read_bytes() + b"\n" if plain else b""
+        content = record.read_bytes().replace(b"\r\n", b"\n") if plain else b""  # as git may check it out on Windows
+        return b"\n" + _composed(content) + b"\n"
     except OSError:
         return b""
 
@@ -217,7 +219,12 @@ def _digests(record: bytes, path: Path) -> list[str]:
 
 def _name(path: Path) -> bytes:
     """Return the name of a file as in the record, on one line."""
-    return os.fsencode(path.name).replace(b"\n", b"\\n")
+    return _composed(os.fsencode(path.name)).replace(b"\n", b"\\n")
+
+
+def _composed(name: bytes) -> bytes:
+    """Return a name with composed letters, as a folder from a Mac may list another form of them than it was given."""
+    return unicodedata.normalize("NFC", name.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _digest_of_text(path: Path) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -35,6 +37,18 @@ def test_what_was_saved_again_without_a_change_is_not_changed(tmp_path: Path, en
         mark = "\ufeff" if encoding == "utf-16-be" else ""
         file.write_bytes((mark + text).encode(encoding))
         assert written.changed([file]) == [file] * is_changed
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_record_that_went_over_other_systems_is_read(tmp_path: Path, form: Literal["NFC", "NFD"]) -> None:
+    given, listed = (unicodedata.normalize(each, "é ʃ̃.txt") for each in ("NFC" if form == "NFD" else "NFD", form))
+    written.write_text(tmp_path / given, "one")
+    (tmp_path / given).rename(tmp_path / listed)
+    record = tmp_path / written.RECORD
+    record.write_bytes(record.read_bytes().replace(b"\n", b"\r\n"))
+    assert written.changed([tmp_path / listed]) == []
+    written.write_text(tmp_path / listed, "two")
+    assert (tmp_path / listed).read_text() == "two" and written.changed([tmp_path / listed]) == []
 
 
 def test_a_draft_that_was_checked_or_put_back_is_a_persons(tmp_path: Path) -> None:
