@@ -137,15 +137,6 @@ def test_a_speaker_is_the_folder_below_the_named_one(speechctc: Command, here: P
     assert {row["file"]: row["speaker"] for row in table(here / "m.csv")} == {"all/v.wav": "", "all/ben/v.wav": "ben"}
 
 
-def test_folders_named_one_by_one_are_speakers(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
-    for place in ("a/Li Na/v.wav", "Wang Qiang/v.wav"):
-        write_vowels(here / place, 120.0, 1)
-    done = speechctc("measure", "a/Li Na", "Wang Qiang", "--out", "m.csv")
-    assert [row["speaker"] for row in table(here / "m.csv")] == ["Li Na", "Wang Qiang"]
-    assert "2 phones of 2 recordings, speakers: Li Na, Wang Qiang" in done.out
-
-
 @pytest.mark.parametrize("name", ["score", "goodness"])
 def test_a_tier_of_scores_is_read_by_either_name(speechctc: Command, here: Path, name: str) -> None:
     pytest.importorskip("parselmouth")
@@ -282,14 +273,3 @@ def test_without_parselmouth_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "parselmouth", None)
     write_vowels(here / "v.wav", 120.0, 4)
     assert "pip install '.[measure]'" in one_line_error(speechctc("measure", "v.wav"))
-
-
-def test_a_name_in_other_case_is_taken_and_of_two_none_is(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
-    write_vowels(here / "in/ANNA.wav", 120.0, 1)
-    grid = (here / "in/ANNA.TextGrid").rename(here / "in/anna.TextGrid")
-    done = speechctc("measure", "in", "--textgrids", "in", "--out", "m.csv")
-    assert done.status == 0 and len(table(here / "m.csv")) == 1
-    (here / "in/Anna.TextGrid").write_bytes(grid.read_bytes())
-    done = speechctc("measure", "in", "--out", "n.csv")
-    assert done.status == 2 and "ANNA.wav: no .TextGrid file of its name beside ANNA.wav" in done.err, done.err

@@ -389,13 +389,8 @@ def test_plugins_are_installed_into_the_praats_that_are_found(
     assert [line.partition(": written")[0] for line in written] == [f"{place}/plugin_speechctc" for place in places]
     assert all((place / "plugin_speechctc/setup.praat").exists() for place in places)
     assert trust.startswith("Praat 7 asks whether you trust the script")
-    mine = places[0] / "plugin_speechctc/setup.praat"
-    mine.write_text("# mine")
-    assert "made or changed by hand" in one_line_error(speechctc("plugins", "--install"))
-    assert mine.read_text() == "# mine"
     shutil.rmtree(places[1])
     places[1].symlink_to(here / "gone")
-    places[0].joinpath("plugin_speechctc/setup.praat").unlink()
     assert str(places[1]) not in speechctc("plugins", "--install").out, "a link to nothing is no folder"
 
 

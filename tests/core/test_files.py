@@ -6,9 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -295,35 +294,6 @@ def test_files_and_folders_have_the_modes_of_new_ones(tmp_path: Path) -> None:
     for path in written:
         usual = usual_folder if path.is_dir() else usual_file
         assert path.stat().st_mode == usual.stat().st_mode, path
-
-
-@contextmanager
-def ordinary_user() -> Iterator[None]:
-    """Give up root's right to pass over permissions, where the tests run as root."""
-    if os.getuid() != 0:
-        yield
-        return
-    os.setegid(12345)
-    os.seteuid(12345)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such users")
-def test_an_ordinary_user_writes_nested_folders_over_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    monkeypatch.chdir(mine)  # another user may enter no folder above it
-    if os.getuid() == 0:
-        os.chown(mine, 12345, 12345)
-    with ordinary_user():
-        for _ in range(2):
-            files.write_folder(Path("d"), write_for_its_owner_alone)
-        assert Path("d/DR1/FABC0/b").read_text() == "x"
-    assert os.listdir(mine) == ["d"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -169,15 +167,6 @@ def test_nothing_usable_is_one_line(speechctc: Command, what: str, here: Path) -
         Path("text/b.csv").write_text("a,b\n1,2\n")
     status, out, err = speechctc("start", what)
     assert status == 2 and out == "" and err.startswith(f"speechctc: {what}: ") and err.count("\n") == 1
-
-
-def test_it_needs_no_torch(here: Path) -> None:
-    record(Path("f"), "a/x")
-    record(Path("f"), "b/y")
-    code = "import sys; sys.argv = ['speechctc', 'start', 'f']\nfrom speechctc.cli.app import main\n"
-    code += "try:\n    main()\nexcept SystemExit as left:\n    assert not left.code, left.code\n"
-    code += "assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_what_start_prints_can_be_typed(speechctc: Command, here: Path) -> None:

@@ -241,25 +241,6 @@ def test_what_was_checked_before_stays_so_in_a_restored_textgrid(tmp_path: Path)
     assert (again.state, again.is_whole) == ("corrected", False)
 
 
-def test_a_text_that_is_written_once_more_is_no_other(tmp_path: Path) -> None:
-    """Older journals have no line for the second time."""
-    write_labelled(tmp_path / "a.wav", ["low", "top"])
-    document = Document(tmp_path / "a.wav")
-    for label in ("x", "y"):
-        relabel(document, 0, label)
-        document.write_grid()
-    document.step(document.revision, "undo")
-    document.write_grid()
-    lines = document.journal.path.read_bytes().splitlines(keepends=True)
-    older = [line for line in lines[:-1] if b"writes" not in line]
-    document.journal.path.write_bytes(b"".join(older))
-    again = Document(tmp_path / "a.wav")
-    assert not again.note and again.undoable() == (True, True)
-    relabel(again, 0, "z")
-    again.write_grid()
-    assert grid(again)[0][2] == "z"
-
-
 def test_the_second_of_two_programs_is_told(tmp_path: Path) -> None:
     write_labelled(tmp_path / "a.wav", ["ʃ", "a"])
     one, other = Document(tmp_path / "a.wav"), Document(tmp_path / "a.wav")

@@ -337,16 +337,6 @@ def test_export(folder: Path) -> None:
     assert [row["phone"] for row in rows] == ["ʃ", "x,y", "b"] and rows[0]["file"] == name
 
 
-@pytest.mark.parametrize(
-    "header", [f"bytes={'1' * 5000}-", f"bytes=0-{'9' * 5000}", f"bytes=-{'9' * 5000}", "bytes=١-"]
-)
-def test_a_range_that_no_recording_has(folder: Path, header: str) -> None:
-    with client_of(folder) as (client, _):
-        answer = client.get("/api/audio", params={"recording": "new.wav"}, headers={b"Range": header.encode("utf-8")})
-        assert answer.status_code in (400, 416)
-        assert client.get("/api/audio", params={"recording": "new.wav"}).content[:4] == b"RIFF"
-
-
 def test_a_name_that_is_not_utf8(folder: Path) -> None:
     """The list, the labels, the sound and the edits have it, and all others; nothing is named alike."""
     odd = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.wav"))
