@@ -27,11 +27,6 @@ app = typer.Typer(
 
 TRAINING = ("torch", "torchaudio")  # what the light distribution lacks
 
-REMOVED_OPTIONS = {
-    "--ratings": "leave it out; --format csv has the score of each phone, to compare with yours in a spreadsheet",
-    "--realign": "leave it out; speechctc align --words chooses among pronunciations, and writes TextGrids to train on",
-}
-
 # In the order of the help. A command imports its stage when it runs, so that --help loads neither torch nor numpy.
 COMMANDS: dict[str, Callable[..., None]] = {
     "start": training.start_command,
@@ -110,13 +105,6 @@ def _check_order(arguments: list[str]) -> None:
         raise InputError(f"{option} stands before the command", f"options come after it: {right}")
 
 
-def _check_removed(arguments: list[str]) -> None:
-    """Raise an `InputError` that says what replaces an option of an earlier version."""
-    for option in (each.partition("=")[0] for each in arguments):
-        if option in REMOVED_OPTIONS:
-            raise InputError(f"the option {option} was removed", REMOVED_OPTIONS[option])
-
-
 def _check_empty(arguments: list[str]) -> None:
     """Raise an `InputError` if a value is empty: a path that is empty would be the working directory."""
     for before, each in pairwise(["", *arguments]):
@@ -134,7 +122,6 @@ def main() -> None:
         write_utf8()
         _check_folder()
         _check_order(sys.argv[1:])
-        _check_removed(sys.argv[1:])
         _check_empty(sys.argv[1:])
         app(prog_name="speechctc")
     except SystemExit as end:

@@ -33,13 +33,6 @@ _SECTIONS = {
     for name, field in Config.model_fields.items()
     if isinstance(kind := field.annotation, type) and issubclass(kind, Section)
 }
-REMOVED_KEYS: Mapping[str, tuple[Any, str]] = {
-    "train.inter_ctc": (0.0, "leave it out: the loss on an intermediate layer lowered no PER"),
-    "train.keep_best": (1, "leave it out: best/ has the lowest dev PER"),
-    "train.average_best": (False, "leave it out: the mean of several checkpoints was worse"),
-    "data.unlabelled": (None, "leave it out; speechctc decode writes labels for these recordings, to correct"),
-}
-"""Keys of earlier versions: the value at which a key did nothing, and what replaces any other."""
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, ten times as fast, where PyYAML was built with it
 
 
@@ -81,8 +74,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     for name, section in _SECTIONS.items():
         if isinstance(inner := values.get(name), dict):
             for old in inner.keys() & section.OLD_NAMES:
-                if new := section.OLD_NAMES[old]:
-                    _tell_renamed(f"{name}.{old}", f"{name}.{new}")
+                _tell_renamed(name, old, section.OLD_NAMES[old])
             values[name] = renamed(section, inner)
     if "base" not in values:
         return values
@@ -132,36 +124,10 @@ def parse_config(
     InputError
         A key is unknown, or a value is of the wrong type or out of range.
     """
-    values = without_removed(values, where)
     try:
         return Config.model_validate(values, context=context)
     except ValidationError as error:
         raise InputError(*explain(error, where, typed)) from None
-
-
-def without_removed(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Return plain values without the keys of earlier versions.
-
-    Parameters
-    ----------
-    values : mapping
-    where : str
-        Their source, for the error; ``""``: a key is dropped whatever its value, as of a model whose training is over.
-
-    Raises
-    ------
-    InputError
-        A key is there that did something.
-    """
-    kept = _copy(values)
-    for key, (off, instead) in REMOVED_KEYS.items():
-        section, _, last = key.rpartition(".")
-        place: Any = kept
-        for name in section.split("."):
-            place = place.get(name) if isinstance(place, dict) else None
-        if isinstance(place, dict) and place.pop(last, off) != off and where:
-            raise InputError(f"{where}: the key {key!r} was removed", instead)
-    return kept
 
 
 def with_settings(config: Config, settings: Sequence[str]) -> Config:
@@ -200,16 +166,17 @@ def _setting(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
     name, dot, last = key.strip().rpartition(".")
-    if name in _SECTIONS and (new := _SECTIONS[name].OLD_NAMES.get(last)):
-        _tell_renamed(key.strip(), f"{name}.{new}")
-        last = new
+    if name in _SECTIONS and last in (names := _SECTIONS[name].OLD_NAMES):
+        _tell_renamed(name, last, names[last])
+        last = names[last] or last
     return f"{name}{dot}{last}", parse_yaml(raw, f"{_shown(text)}: the value is not YAML", "quote it")
 
 
 @cache
-def _tell_renamed(old: str, new: str) -> None:
-    """Say once that a key has another name now."""
-    logging.getLogger(__name__).warning("%s is called %s now; the old name is read, too", old, new)
+def _tell_renamed(section: str, old: str, new: str | None) -> None:
+    """Say once that a key of a section has another name now, or is left out."""
+    now = f"called {section}.{new} now; the old name is read, too" if new else "no longer a key; it is left out"
+    logging.getLogger(__name__).warning("%s.%s is %s", section, old, now)
 
 
 def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:

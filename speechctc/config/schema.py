@@ -255,6 +255,8 @@ class FinetuneConfig(Section):
 class TrainConfig(Section):
     """How the net is trained."""
 
+    OLD_NAMES = {"inter_ctc": None, "keep_best": None, "average_best": None}
+
     init_from: Path | None = None
     """start from the weights of this run, checkpoint or bundled model (english, ipa), whose phones may differ; null: at
     random"""
@@ -305,6 +307,8 @@ class TrainConfig(Section):
 
 class DataConfig(Section):
     """Storage of the features on disk, and how they are loaded."""
+
+    OLD_NAMES = {"unlabelled": None}
 
     dir: Path = Field(Path("data/features"), description="folder of the extracted features")
     dtype: Literal["float16", "float32"] = Field("float16", description="type of the stored features")

@@ -26,7 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeIn
 from safetensors import SafetensorError
 
 from speechctc import __version__
-from speechctc.config.load import parse_config, without_removed
+from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.bundled import MODELS, NAMES, bundled_folder
@@ -151,7 +151,7 @@ def read_inventory(folder: Path) -> Inventory:
 def read_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint as `load_checkpoint` does, from a folder that `files.read_folder` holds still."""
     about = _read_about(folder)
-    config = parse_config(without_removed(about["config"]), f"{folder}/checkpoint.json")
+    config = parse_config(about["config"], f"{folder}/checkpoint.json")
     inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
     try:
         _check_weights(folder / "weights.safetensors", config, inventory)

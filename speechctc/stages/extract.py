@@ -57,7 +57,6 @@ LISTED = 40  # phones printed with their counts; all are in the file
 COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike
 UTTERANCES = "utterances.tsv"
 WORDS_FILE = "pronunciations.dict"
-BY_CONTENT = "content "  # before the hash of a shard's sources; without it, it is of the files' sizes and times
 MIN_PARALLEL_UTTERANCES = 64  # utterances; fewer than this take less time than the start of a worker process
 MAX_AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
 Result = tuple[NDArray[np.float32], Moments, float] | str
@@ -105,7 +104,7 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     reporter.warn(*corpus.warnings)
     report_recordings(corpus, reporter)
     phones = corpus.inventory()
-    plans = _plans(corpus, phones, config, reporter)
+    plans = _plans(corpus, phones, config)
     done, seconds = _make([plan for split in SPLITS for plan in plans[split]], config, reporter)
     _drop_stale({plan.path for split in plans.values() for plan in split})
     summaries = [_summarise(split, plans[split], corpus) for split in plans]
@@ -129,21 +128,18 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     return summaries
 
 
-def _plans(corpus: Corpus, phones: Inventory, config: Config, reporter: Reporter) -> dict[str, list[ShardPlan]]:
+def _plans(corpus: Corpus, phones: Inventory, config: Config) -> dict[str, list[ShardPlan]]:
     """Return the shards of each split; what is in their place already must be theirs."""
     for split in corpus.splits:
         written.refuse_linked_folder(config.data.dir / split)
     plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
-    if any([_told_apart_by_times(split[0]) for split in plans.values()]):
-        reporter.note("recordings are compared by their content now: the features in this folder are made again, once")
+    for first, *_ in plans.values():
+        _check_folder(first)
     return plans
 
 
-def _told_apart_by_times(plan: ShardPlan) -> bool:
-    """Raise an `InputError` if the folder has features of another config: they may have taken hours to extract.
-
-    Return whether recordings were told apart by their sizes and times when they were made.
-    """
+def _check_folder(plan: ShardPlan) -> None:
+    """Raise an `InputError` if the folder has features of another config: they may have taken hours to extract."""
     folder = plan.path.parent
     for path in sorted(folder.glob("*.safetensors"))[:1]:
         shard = attempt(partial(read_shard, checked=True), path)
@@ -152,8 +148,6 @@ def _told_apart_by_times(plan: ShardPlan) -> bool:
         check_features(shard, plan.recipe.features)
         if shard.recipe.phones != plan.recipe.phones:
             raise InputError(f"{path}: made with another phone set", OTHER_FOLDER)
-        return re.fullmatch("[0-9a-f ]+", shard.recipe.sources) is not None
-    return False
 
 
 def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tuple[int, float]:
@@ -430,7 +424,7 @@ def source_digest(jobs: Sequence[Job], config: Config) -> str:
             content = str(error)
         parts = [wanted.id, wanted.phones, content, wanted.channel, wanted.stretch]
         digest.update(json.dumps(parts).encode())
-    return BY_CONTENT + digest.hexdigest()
+    return f"content {digest.hexdigest()}"
 
 
 def extract_one(job: Job, config: FeatureConfig) -> Result:

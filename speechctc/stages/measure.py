@@ -40,7 +40,6 @@ STEPS = 10
 FORMANTS = (1, 2, 3)
 BESIDE = ("confidence", "score")
 """Tiers with a value for each phone, which align, decode and score-phones write."""
-BEFORE = {"score": "goodness"}  # names of such tiers in files from before, where score was a logarithm
 COLUMNS = (
     *("file", "speaker", "phone", "previous", "next", "tone", "word", "word_number", "position", "word_phones"),
     *("start", "end", "duration", *BESIDE, "f0_mean", "intensity_mean"),
@@ -75,16 +74,12 @@ class PraatSettings:
 
 
 class Labels(NamedTuple):
-    """What a TextGrid has of a recording: its phones, words or none, and the tiers with a value for each phone.
-
-    `is_old`: one of these has its name from before.
-    """
+    """What a TextGrid has of a recording: its phones, words or none, and the tiers with a value for each phone."""
 
     phones: Tier
     tones: Tier | None
     words: Tier | None
     beside: dict[str, dict[tuple[float, float], str]]
-    is_old: bool
 
 
 def measure(
@@ -129,16 +124,13 @@ def measure(
     if textgrids is not None and not textgrids.is_dir() and len(recordings) > 1:
         raise InputError(f"{textgrids} is of one recording, and {len(recordings)} are named", "name a folder")
     rows: list[Row] = []
-    failures, labelled, old = list[tuple[Path, str]](), _TextGrids(textgrids, recordings), 0
+    failures, labelled = list[tuple[Path, str]](), _TextGrids(textgrids, recordings)
     for recording in reporter.track("measuring", recordings, len(recordings)):
         try:
             labels = _labels(labelled.of(recording), tier, words)
-            old += labels.is_old
             rows += _measured(recording, labels, recording.channel or channel, settings)
         except InputError as error:
             failures.append((recording.path, str(error)))
-    if old:
-        reporter.note(f"in {old} TextGrids the tier of scores has its name from before, goodness; it is read")
     reporter.warn(*counted_alike(failures, with_numbers=True))
     return rows, 0 if not failures else 2 if len(failures) == len(recordings) else 1
 
@@ -224,12 +216,11 @@ def _labels(path: Path, tier: str, words: str) -> Labels:
         others = any(each.label for tier in tiers if not tier.points for each in tier.entries)
         fix = "name another with --tier" if others else "nothing is labelled in it: leave it out, or label it"
         raise InputError(f"{path}: no label in the tier {phones.name!r}", fix)
-    old = {name: values for name, before in BEFORE.items() if (values := _optional(tiers, path, before))}
     beside = {}
     for name in BESIDE:
-        if (values := old.get(name) or _optional(tiers, path, name)) is not None:
+        if (values := _optional(tiers, path, name)) is not None:
             beside[name] = {(each.start, each.end): each.label for each in values.entries}
-    return Labels(phones, _optional(tiers, path, "tones"), _optional(tiers, path, words), beside, bool(old))
+    return Labels(phones, _optional(tiers, path, "tones"), _optional(tiers, path, words), beside)
 
 
 def _optional(tiers: Sequence[Tier], path: Path, name: str) -> Tier | None:

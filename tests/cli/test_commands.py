@@ -93,13 +93,6 @@ def test_an_option_before_the_command_is_told_its_place(speechctc: Command) -> N
         assert said.endswith(f"options come after it: speechctc {right} --kind"), said
 
 
-def test_a_removed_option_names_what_replaces_it(speechctc: Command) -> None:
-    for words in (["--realign", "runs/welsh"], ["--realign=runs/welsh"]):
-        status, _, said = speechctc("extract", "--config", "demo", *words)
-        assert status == 2 and said.count("\n") == 1
-        assert "the option --realign was removed; leave it out; speechctc align --words" in said
-
-
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [

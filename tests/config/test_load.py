@@ -1,4 +1,3 @@
-import json
 import re
 from pathlib import Path
 
@@ -6,7 +5,6 @@ import pytest
 import yaml
 
 from speechctc.config.load import (
-    REMOVED_KEYS,
     _tell_renamed,
     find_config,
     known_keys,
@@ -136,18 +134,11 @@ def test_a_key_under_its_old_name_is_read_in_every_layer_and_told_once(
     assert [each.getMessage() for each in caplog.records] == [
         "features.center_ms is called features.cmn_window_ms now; the old name is read, too"
     ]
+    assert load_config("demo", ["data.unlabelled=more"]) == load_config("demo")
+    assert caplog.records[1].getMessage() == "data.unlabelled is no longer a key; it is left out"
     both = {"center_ms": None, "cmn_window_ms": [1, 1]}
     with pytest.raises(InputError, match=r"no key 'features\.center_ms'"):
         parse_config({"corpus": {"kind": "demo"}, "features": both}, "here")
-
-
-@pytest.mark.parametrize("key", REMOVED_KEYS)
-def test_a_removed_key_is_read_where_it_did_nothing_and_else_the_line_says_what_replaces_it(key: str) -> None:
-    off, instead = REMOVED_KEYS[key]
-    assert key not in known_keys()
-    assert load_config("demo", [f"{key}={json.dumps(off)}"]) == load_config("demo")
-    with pytest.raises(InputError, match=re.escape(f"the key {key!r} was removed; {instead}")):
-        load_config("demo", [f"{key}=other"])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import soundfile
 
 from speechctc.config.load import load_config
 from speechctc.features.shards import read_split
-from speechctc.stages import extract as extract_stage
 from speechctc.stages.extract import extract
 from speechctc.stages.train import train_net
 from tests.corpora.test_extraction_report import write_tables, write_voices
@@ -85,17 +84,3 @@ def test_features_are_those_of_a_recordings_bytes(tmp_path: Path, how: str) -> N
     assert f"{0 if how == 'copied' else 3} utterances extracted" in recorder.said[-1]
     after = [shard.static for shard in read_split(config.data.dir / "train", config.features.model_dump(mode="json"))]
     assert all(old.equal(new) for old, new in zip(before, after, strict=True)) == (how == "copied")
-
-
-def test_features_made_before_contents_were_compared_are_made_again_once_and_it_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = load_config(write_config(tmp_path, 3, 3))
-    with monkeypatch.context() as before:
-        before.setattr(extract_stage, "BY_CONTENT", "")
-        extract(config, Recorder())
-    for count, said in ((9, True), (0, False)):
-        recorder = Recorder()
-        extract(config, recorder)
-        assert f"{count} utterances extracted" in recorder.said[-1]
-        assert said == any("made again, once" in line for line in recorder.said)
