@@ -20,8 +20,7 @@ import speechctc
 from speechctc.audio.annotations import Interval
 from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
-from speechctc.features import one_recording
-from speechctc.features.extractor import EPSILON, INT16_SCALE, extractor
+from speechctc.features.extractor import EPSILON, INT16_SCALE, extractor, sliding_cmn
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint
 from speechctc.model.net import TorchNet, build_net
 from speechctc.model.numpy_net import NumpyNet
@@ -203,7 +202,7 @@ def test_the_net_is_torchs(
     ours, theirs = NumpyNet(checkpoint), TorchNet(checkpoint, "cpu")
     rng = np.random.default_rng(1)
     statics = [rng.normal(8, 3, (n, shape[1])).astype(np.float32) for n in (0, 1, 2, 7, 61, 300)]
-    recordings = [one_recording.sliding_cmn(static, config.features) for static in statics]
+    recordings = [sliding_cmn(static, config.features) for static in statics]
     for found, wanted in zip(ours(recordings), theirs(recordings), strict=True):
         assert found.shape == wanted.shape
         np.testing.assert_allclose(found, wanted, atol=1e-4)

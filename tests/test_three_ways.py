@@ -16,8 +16,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.features import filterbank, one_recording
-from speechctc.features.extractor import extractor
+from speechctc.features import filterbank
+from speechctc.features.extractor import extractor, sliding_cmn
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.net import TorchNet, build_net
 from speechctc.model.numpy_net import NumpyNet
@@ -90,7 +90,7 @@ def _means(static: Array, config: Any) -> Array:
 def by_numpy(recogniser: Recogniser, samples: Array, folder: Path) -> Golden:
     config = recogniser.config.features
     static = extractor(config).static(samples)
-    centred = one_recording.sliding_cmn(static, config)
+    centred = sliding_cmn(static, config)
     return Golden(static, centred, NumpyNet(recogniser.checkpoint)([centred])[0])
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_text
-from speechctc.phones.labels import nfc
+from speechctc.phones.inventory import nfc
 
 _WILD = {"*": ".*", "?": "."}
 MAX_OVERLAP = 0.001  # seconds of overlap between neighbours that rounding explains

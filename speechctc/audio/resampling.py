@@ -42,7 +42,7 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, new_rate: 
     """Resample blocks of mono samples; the result is the same to the bit for all ways to cut them into blocks.
 
     An empty block gives an empty block at once, before more are asked for: so does everything that works in blocks of
-    a recording, up to its logits. A source that has no samples yet gives one (`speechctc.inference.samples`).
+    a recording, up to its logits. A source that has no samples yet gives one (`speechctc.inference.streaming`).
 
     The filter turns each `step` input samples, with `context` on either side, into `group` output samples. The
     input is filtered in pieces of a fixed number of steps, counted from its start, with the context on either side,

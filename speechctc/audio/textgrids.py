@@ -10,7 +10,7 @@ from typing import Any
 from speechctc.audio.annotations import Interval, TextGrid, Tier, choose_tier
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import decode_text, read_bytes
-from speechctc.phones.labels import nfc
+from speechctc.phones.inventory import nfc
 
 BINARY = b"ooBinaryFile"
 CHRONOLOGICAL = '"Praat chronological'

@@ -164,9 +164,9 @@ def tune(
 
     For a bundled model, which is not changed, that is a copy of it, such as english/, in the working directory.
     """
+    from speechctc.inference.load import with_lms
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.inference.variants import with_lms
-    from speechctc.lm.tuned import FILE
+    from speechctc.lm.search import TUNED_FILE
     from speechctc.stages.lm_tune import check_place, keep
     from speechctc.stages.lm_tune import tune as tune_weights
     from speechctc.stages.used_model import own_folder, write_learned
@@ -175,12 +175,12 @@ def tune(
     own = folder if out else own_folder(folder)
     recogniser = with_lms(Recogniser.read(folder), lm or (), reporter)
     beams = [] if beam is None else [f"decode.beam={beam}"]
-    path = out or own / FILE
+    path = out or own / TUNED_FILE
     check_place(path)
     tuning = tune_weights(recogniser, split.value, [*(settings or ()), *beams], reporter)
     show(tuning.to_text())
     facts = {"names": [str(each) for each in lm or ()], "split": split.value}
-    write_learned(folder, own, lambda place: keep(tuning, recogniser, out or place / FILE, facts), reporter)
+    write_learned(folder, own, lambda place: keep(tuning, recogniser, out or place / TUNED_FILE, facts), reporter)
     used = "decode, evaluate and calibrate use it" if out is None else "decode looks for tuned.json in a model's folder"
     show(f"written: {path}; {used}")
 

@@ -228,7 +228,7 @@ class ModelChoice:
         As for `find_model`.
     device : Device
     lms : sequence of Path
-        Language models, see `speechctc.inference.variants.with_lms`.
+        Language models, see `speechctc.inference.load.with_lms`.
     lm_weight, beam, min_modulation_db
         In place of the numbers of the model's ``decode`` section.
     or_bundled : bool
@@ -264,8 +264,8 @@ def load_decoder(model: ModelChoice) -> Decoder:
 
 def _load(model: ModelChoice, read: Callable[[Path, str], AnyDecoder]) -> AnyDecoder:
     from speechctc.inference.decoder import ONLY
-    from speechctc.inference.variants import restrict, with_language_models
-    from speechctc.inference.wanted import find_wanted
+    from speechctc.inference.load import with_language_models
+    from speechctc.inference.restriction import find_requested, restrict
 
     folder, line = _find(model.place, model.or_bundled)
     search = model.lms, model.lm_weight, model.beam
@@ -274,7 +274,7 @@ def _load(model: ModelChoice, read: Callable[[Path, str], AnyDecoder]) -> AnyDec
     recogniser = recogniser.with_settings([] if least is None else [f"decode.min_modulation_db={least}"])
     name = line.removeprefix("using ")
     about = name if name != line else line[:1].upper() + line[1:]
-    if (wanted := find_wanted(model.inventory, model.language)) is not None:
+    if (wanted := find_requested(model.inventory, model.language)) is not None:
         recogniser = restrict(recogniser, wanted, new_reporter())
         about += f"; {recogniser.checkpoint.facts[ONLY]}"
     recogniser.folder, recogniser.about = folder, about

@@ -374,9 +374,9 @@ def studio_command(
 
     wanted = None
     if inventory or language:
-        from speechctc.inference.wanted import find_wanted
+        from speechctc.inference.restriction import find_requested
 
-        wanted = find_wanted(inventory, language)
+        wanted = find_requested(inventory, language)
     serve(folder, at, model, port, browser, show, say, wanted)
 
 

@@ -15,9 +15,19 @@ from speechctc.audio import ffmpeg
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import counted, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
-from speechctc.phones.inventory import FOUND, SILENCES, Inventory, inventory_of, named_inventory
+from speechctc.phones.inventory import (
+    FOUND,
+    SILENCES,
+    Inventory,
+    Spellings,
+    inventory_of,
+    named_inventory,
+    nfc,
+    spelling_key,
+    spelling_variants,
+    with_code_points,
+)
 from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, read_map
-from speechctc.phones.labels import Spellings, nfc, spelling_key, spelling_variants, with_code_points
 from speechctc.phones.notations import mixed_notations
 from speechctc.phones.pronouncer import PhoneMapper
 

@@ -11,9 +11,7 @@ from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.corpora import table, textgrid, timit
 from speechctc.corpora.corpus import Corpus
-from speechctc.corpora.demo import read_demo
-from speechctc.corpora.espeak import read_espeak
-from speechctc.corpora.flite import read_flite
+from speechctc.corpora.synthesisers import read_demo, read_espeak, read_flite
 
 # By `corpus.kind`; each takes the config and the split without which there is no corpus.
 READERS: dict[str, Callable[[CorpusConfig, str], Corpus]] = {

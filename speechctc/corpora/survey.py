@@ -22,9 +22,8 @@ from speechctc.core.errors import InputError, counted, first_few
 from speechctc.core.parallel import attempt
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
-from speechctc.corpora.manifests import corpora_in
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows
+from speechctc.corpora.table_rows import LABELS, USUAL, Row, corpora_in, ending_of, read_rows
 from speechctc.corpora.textgrid import eaf_files, phone_tier
 from speechctc.corpora.tier_utterances import NOT_CORRECTED, without_drafts
 from speechctc.pages.page import render_text

@@ -29,7 +29,7 @@ from speechctc.core.text_files import read_text
 from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.table_rows import is_table as looks_like_table
-from speechctc.phones.labels import nfc
+from speechctc.phones.inventory import nfc
 
 TEXTS = (".lab", ".txt")
 FILES = (".phn", *TEXTS, ".textgrid", EAF)

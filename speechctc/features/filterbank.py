@@ -2,7 +2,7 @@
 
 Static features (`features.extractor`) are stored. `net_input` computes the rest on the device, in training: sliding
 cepstral mean normalisation (CMN) if configured, time derivatives, and normalisation by the mean and deviation of the
-training split. `features.one_recording` computes the same of one recording, without torch.
+training split. `features.extractor` computes the same of one recording, without torch.
 """
 
 from __future__ import annotations

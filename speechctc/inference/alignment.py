@@ -33,10 +33,10 @@ from speechctc.phones.label_rules import apply_marks, divide_phone
 from speechctc.phones.matching import match_phones
 
 if TYPE_CHECKING:
-    from speechctc.inference.calibration import Calibration
     from speechctc.inference.goodness import Judge
     from speechctc.inference.placement import Placement, Stretch
     from speechctc.inference.refinement import Refiner
+    from speechctc.inference.segmenter import Calibration
 
 NAMED = 3  # phrases that are left out, to be named
 SPOKEN = -1

@@ -20,11 +20,23 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.features.activity import ActivityGate
-from speechctc.inference.calibration import Calibration
 from speechctc.inference.result import Candidate, Recognition
-from speechctc.inference.samples import AudioBlocks, PushedSamples, SampleBlocks, is_several, opened
-from speechctc.inference.segmenter import BEYOND, MIN_DURATION, FrameClock, Segment, Segmenter, lasting
-from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, LOOKAHEAD, Forward, Logits, NetMaker, Rows, Stream
+from speechctc.inference.segmenter import BEYOND, MIN_DURATION, Calibration, FrameClock, Segment, Segmenter, lasting
+from speechctc.inference.streaming import (
+    BLOCK_FRAMES,
+    LIVE_FRAMES,
+    LOOKAHEAD,
+    AudioBlocks,
+    Forward,
+    Logits,
+    NetMaker,
+    PushedSamples,
+    Rows,
+    SampleBlocks,
+    Stream,
+    is_several,
+    opened,
+)
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.search import DELAY, LIVE_DELAY, Ranker, choose_search, method
 from speechctc.model.checkpoint import Checkpoint, read_checkpoint

@@ -1,9 +1,12 @@
-"""Read models to recognise with: a decoder for a device, and the language model that ``--lm`` names."""
+"""Read models to recognise with: a decoder for a device, and the language models that ``--lm`` names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from safetensors import SafetensorError
 
@@ -11,15 +14,19 @@ from speechctc.core import files
 from speechctc.core.bundled import bundled_folder
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.core.tensor_file import load_arrays
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.streaming import NetMaker
 from speechctc.lm.arpa import read_arpa
-from speechctc.lm.automaton import PhoneLM
-from speechctc.lm.model import LanguageModel, NgramModel, find_lstm
+from speechctc.lm.model import LanguageModel, NgramModel, PhoneLM, find_lstm
+from speechctc.lm.search import lm_settings
 from speechctc.model.checkpoint import FREQUENCIES, Checkpoint
 from speechctc.model.numpy_net import NumpyNet
 from speechctc.phones.inventory import Inventory
+from speechctc.phones.texts import listed
+
+AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
 
 
 def load_decoder(folder: Path, device: str = "auto") -> Decoder:
@@ -115,3 +122,63 @@ def _own_ngram(folder: Path, inventory: Inventory | None) -> NgramModel:
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
     check_phones(folder, own, inventory)
     return NgramModel(lm, own, "the model's n-gram")
+
+
+def with_language_models(
+    recogniser: AnyDecoder,
+    folder: Path,
+    lms: Sequence[Path],
+    weight: float | None,
+    beam: int | None,
+    reporter: Reporter,
+) -> AnyDecoder:
+    """Return a recogniser with the language models and settings of a command line.
+
+    Parameters
+    ----------
+    recogniser : Decoder
+    folder : Path
+        The folder of its checkpoint, in which tuned settings are looked for.
+    lms : sequence of Path
+        See `with_lms`.
+    weight : float, optional
+        Weight of the language models, instead of the tuned one or the config's ``decode.lm_weight``.
+    beam : int, optional
+        Hypotheses to keep, instead of the config's; turns on the prefix search even without a language model.
+    reporter : Reporter
+        Receives the tuned settings that are used, and the phones that an n-gram has no probability for.
+
+    Raises
+    ------
+    InputError
+        A language model cannot be read or has other phones, or a number is out of range.
+    """
+    recogniser = with_lms(recogniser, lms, reporter)
+    settings = lm_settings(folder, recogniser.checkpoint.lm, recogniser.lstm, weight, reporter.note)
+    return recogniser.with_settings(settings + ([] if beam is None else [f"decode.beam={beam}", "decode.search=beam"]))
+
+
+def with_lms(recogniser: AnyDecoder, lms: Sequence[Path], reporter: Reporter) -> AnyDecoder:
+    """Return a recogniser with other language models: an n-gram replaces its own, an LSTM is added.
+
+    Raises
+    ------
+    InputError
+        A model cannot be read or has other phones, or two models are of one kind.
+    """
+    ngram: PhoneLM | None = None
+    lstm: LanguageModel | None = None
+    for path in lms:
+        model = load_lm(path, recogniser.inventory, recogniser.device)
+        if (ngram if isinstance(model, NgramModel) else lstm) is not None:
+            raise InputError(f"{path}: a second language model of its kind", "name one n-gram and one LSTM at most")
+        if isinstance(model, NgramModel):
+            ngram = relative(model, recogniser.checkpoint)
+            if model.missing:
+                reporter.warn(f"{path}: has no probability for {len(model.missing)} phones: {listed(model.missing)}")
+        else:
+            lstm = model
+    if not lms:
+        return recogniser
+    checkpoint = replace(recogniser.checkpoint, lm=ngram or recogniser.checkpoint.lm)
+    return recogniser.replaced(checkpoint=checkpoint, lstm=lstm)

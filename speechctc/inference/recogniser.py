@@ -16,18 +16,17 @@ from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights
 from speechctc.inference.alignment import Aligner, AlignOptions, Heard
 from speechctc.inference.boundary_model import BoundaryModel
-from speechctc.inference.calibration import Calibration
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.goodness import Goodness
 from speechctc.inference.load import net_on
 from speechctc.inference.placement import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Recognition
-from speechctc.inference.samples import opened
-from speechctc.inference.streaming import Forward
+from speechctc.inference.segmenter import Calibration
+from speechctc.inference.streaming import Forward, opened
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.model import LanguageModel
-from speechctc.lm.tuned import lm_settings
+from speechctc.lm.search import lm_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from speechctc.model.layers import weight_shapes
 from speechctc.model.numpy_net import log_softmax

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.inference.boundary_model import CONTEXT, SILENCE, BoundaryModel, has_closures, spelled, step_of
-from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import WHOLE, Segment, Span
+from speechctc.inference.streaming import opened
 from speechctc.phones.matching import is_arpabet
 
 EACH = 60  # phones to place together
@@ -48,7 +48,7 @@ class Refiner(ExitStack):
     Parameters
     ----------
     recording, rate, channel
-        As for `speechctc.inference.samples.opened`.
+        As for `speechctc.inference.streaming.opened`.
     model : BoundaryModel or None
         None: segments stay as they are.
     phones : sequence of str

@@ -105,10 +105,12 @@ def read_arpa(path: Path, inventory: Inventory | None = None) -> Arpa:
         words that are not phones of the inventory.
     """
     lines = _read_lines(path)
-    counts = _read_counts(path, lines)
-    sections = [_read_section(path, lines, length, count) for length, count in enumerate(counts, start=1)]
-    if next((text for _, text in lines if text), None) != "\\end\\":
-        raise InputError(f"{path}: the file is cut off, it has no \\end\\", MEND)
+    sections: list[list[_Line]] = []
+    for length, count in enumerate(_read_counts(path, lines), start=1):
+        if length > 1:
+            _expect(path, next(lines), f"\\{length}-grams:")
+        sections.append(_read_section(path, lines, length, count))
+    _expect(path, next(lines), "\\end\\")
     words = [line.words[0] for line in sections[0]]
     unseen = next((line.values[0] for line in sections[0][::-1] if line.words[0].lower() == UNKNOWN_WORD), FLOOR)
     if END_WORD not in words:
@@ -119,56 +121,46 @@ def read_arpa(path: Path, inventory: Inventory | None = None) -> Arpa:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Return an iterator over line numbers and lines without white space around them."""
+    """Yield the number and the text of each line that is not blank; after the last one, the file is cut off."""
     if path.is_file():
         with open(path, "rb") as file:
             if file.read(len(BINARY)) == BINARY:
                 raise InputError(f"{path}: a binary file of KenLM's", "give the ARPA file that it was built from")
-    text = read_unpacked(path, "an ARPA file")
-    return ((number, line.strip()) for number, line in enumerate(text.split("\n"), start=1))
+    lines = [line.strip() for line in read_unpacked(path, "an ARPA file").split("\n")]
+    if "\\data\\" not in lines:
+        raise InputError(f"{path}: not an ARPA file, it has no line \\data\\", "name an ARPA file, plain or .gz")
+    yield from ((number, text) for number, text in enumerate(lines, start=1) if text)
+    raise InputError(f"{path}: the file is cut off", MEND)
 
 
 def _read_counts(path: Path, lines: Iterator[tuple[int, str]]) -> list[int]:
     """Read up to the first section's title; return how many strings of each length the header announces."""
-    if not any(text == "\\data\\" for _, text in lines):
-        raise InputError(f"{path}: not an ARPA file, it has no line \\data\\", "name an ARPA file, plain or .gz")
+    while next(lines)[1] != "\\data\\":
+        pass
     counts: list[int] = []
-    for number, text in lines:
-        if text == "\\1-grams:" and counts:
-            return counts
-        if not text:
-            continue
-        entry = re.fullmatch(r"ngram\s+(\d{1,3})\s*=\s*(\d{1,15})", text)
+    while (line := next(lines))[1] != "\\1-grams:" or not counts:
+        entry = re.fullmatch(r"ngram\s+(\d{1,3})\s*=\s*(\d{1,15})", line[1])
         if not entry or int(entry[1]) != len(counts) + 1:
-            wanted = f"'ngram {len(counts) + 1}=COUNT'" + (" or '\\1-grams:'" if counts else "")
-            raise _fault(path, number, f"{_shown(text)} where {wanted} should be")
+            raise _misplaced(path, line, f"'ngram {len(counts) + 1}=COUNT'")
         counts.append(int(entry[2]))
-    raise InputError(f"{path}: the file is cut off in its header", MEND)
+    return counts
 
 
 def _read_section(path: Path, lines: Iterator[tuple[int, str]], length: int, count: int) -> list[_Line]:
-    """Read the strings of one length, and the title of the next section."""
+    """Read the strings of one length."""
     section: list[_Line] = []
-    if length > 1:
-        number, title = next(((number, text) for number, text in lines if text), (0, ""))
-        if title != f"\\{length}-grams:":
-            _cut_off(path, title)
-            raise _fault(path, number, f"{_shown(title)} where '\\{length}-grams:' should be")
     while len(section) < count:
-        number, text = next(lines, (0, "\\end of file"))
-        if not text:
-            continue
+        number, text = next(lines)
         fields = text.split()
         if fields[0].startswith("\\") and len(fields) != length + 1:
-            _cut_off(path, "" if not number else text)
             raise _fault(path, number, f"{len(section)} {length}-grams where the header says {count}")
         section.append(_Line(number, fields[1 : length + 1], _numbers(path, number, fields, length)))
     return section
 
 
-def _cut_off(path: Path, title: str) -> None:
-    if not title:
-        raise InputError(f"{path}: the file is cut off", MEND)
+def _expect(path: Path, line: tuple[int, str], title: str) -> None:
+    if line[1] != title:
+        raise _misplaced(path, line, f"'{title}'")
 
 
 def _numbers(path: Path, line: int, fields: list[str], length: int) -> tuple[float, float]:
@@ -249,6 +241,10 @@ def _string(path: Path, line: _Line, tokens: dict[str, int]) -> tuple[int, ...]:
 
 def _fault(path: Path, line: int, what: str) -> InputError:
     return InputError(f"{path}, line {line}: {what}", MEND)
+
+
+def _misplaced(path: Path, line: tuple[int, str], wanted: str) -> InputError:
+    return _fault(path, line[0], f"{_shown(line[1])} where {wanted} should be")
 
 
 def _shown(text: str) -> str:

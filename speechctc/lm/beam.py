@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.ctc.cache import with_cache
-from speechctc.lm.automaton import PhoneLM
+from speechctc.lm.model import PhoneLM
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

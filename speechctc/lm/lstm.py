@@ -31,7 +31,7 @@ from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.optimizers import AdamW
 from speechctc.core.parallel import ordered
-from speechctc.core.tensor_file import load_weights, save_tensors, shapes
+from speechctc.core.tensor_file import load_weights, save_tensors
 from speechctc.lm.model import ABOUT, Sequences
 from speechctc.lm.ngram import Integers, Reals
 from speechctc.phones.inventory import Inventory, check_labels
@@ -48,8 +48,8 @@ FORMAT = 1
 class LstmConfig(Section):
     """The net and its training; set on the command line as ``lm.hidden=512``."""
 
-    embedding: int = Field(64, ge=1, description="size of a phone's embedding")
-    hidden: int = Field(256, ge=1, description="units of each layer")
+    embedding: int = Field(64, ge=1, le=8192, description="size of a phone's embedding")
+    hidden: int = Field(256, ge=1, le=8192, description="units of each layer")
     layers: int = Field(2, ge=1, le=8)
     dropout: float = Field(
         0.4, ge=0, lt=1, description="dropout after the embedding, between layers and after the last"
@@ -129,9 +129,9 @@ class LstmModel:
     def score(self, sequences: Sequences) -> Reals:
         """Return the log probability of each sequence, including its end; shape = (n_sequences,)."""
         self.net.eval()
-        stream, scores = Stream.of(sequences), np.zeros(len(sequences))
-        for members in batches_by_length(stream.lengths, len(sequences), SCORED):
-            tokens, targets = (part.to(self.device) for part in stream.padded(members))
+        pieces, scores = pieces_of(sequences), np.zeros(len(sequences))
+        for members in batches_by_length(lengths_of(pieces), len(sequences), SCORED):
+            tokens, targets = (part.to(self.device) for part in padded(pieces, members))
             losses = nn.functional.cross_entropy(
                 self.net(tokens)[0].float().transpose(1, 2), targets, reduction="none", ignore_index=-100
             )
@@ -152,45 +152,30 @@ class LstmModel:
         return logits[:, 0].double().log_softmax(1).cpu().numpy(), state
 
 
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """Concatenated utterances, each after a 0, and a 0 at the end; the target of a token is the token after it.
+def pieces_of(sequences: Sequences, longest: int | None = None) -> list[NDArray[np.int32]]:
+    """Return what the net reads of utterances, in pieces of at most `longest` tokens and the token after them.
 
-    Attributes
-    ----------
-    tokens : ndarray, shape = (phones + utterances + 1,), int32
-    starts, lengths : ndarray, shape = (pieces,)
-        First token of each piece, and its number of tokens.
+    Each utterance has a 0 before its first phone and after its last; the target of a token is the token after it.
     """
+    pieces = []
+    for labels in sequences:
+        tokens = np.array([0, *labels, 0], np.int32)
+        step = longest or len(tokens)
+        pieces += [tokens[start : start + step + 1] for start in range(0, len(tokens) - 1, step)]
+    return pieces
 
-    tokens: NDArray[np.int32]
-    starts: Integers
-    lengths: Integers
 
-    @classmethod
-    def of(cls, sequences: Sequence[Sequence[int]], longest: int | None = None) -> Stream:
-        """Concatenate utterances; those longer than `longest` are cut into pieces."""
-        lengths = np.array([len(sequence) + 1 for sequence in sequences], np.int64)
-        tokens = np.zeros(int(lengths.sum()) + 1, np.int32)
-        starts = np.cumsum(lengths) - lengths
-        for start, sequence in zip(starts.tolist(), sequences, strict=True):
-            tokens[start + 1 : start + 1 + len(sequence)] = sequence
-        if longest is not None:
-            pieces = -(-lengths // longest)
-            number = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-            starts, whole = np.repeat(starts, pieces) + longest * number, np.repeat(lengths, pieces)
-            lengths = np.minimum(whole - longest * number, longest)
-        return cls(tokens, starts, lengths)
+def lengths_of(pieces: Sequence[NDArray[np.int32]]) -> Integers:
+    """Return the number of tokens of each piece, the one after them not counted."""
+    return np.array([len(piece) - 1 for piece in pieces], np.int64)
 
-    def padded(self, members: Integers) -> tuple[Tensor, Tensor]:
-        """Return tokens and targets of some pieces, each (n_members, longest); targets of padding are `IGNORED`."""
-        lengths = self.lengths[members, None]
-        place = np.arange(lengths.max())[None]
-        inside = place < lengths
-        at = np.where(inside, self.starts[members, None] + place, 0)
-        tokens = np.where(inside, self.tokens[at], 0)
-        targets = np.where(inside, self.tokens[np.minimum(at + 1, len(self.tokens) - 1)], IGNORED)
-        return torch.from_numpy(tokens.astype(np.int64)), torch.from_numpy(targets.astype(np.int64))
+
+def padded(pieces: Sequence[NDArray[np.int32]], members: Integers) -> tuple[Tensor, Tensor]:
+    """Return tokens and targets of some pieces, each (n_members, longest); targets of padding are `IGNORED`."""
+    chosen = [torch.from_numpy(pieces[member].astype(np.int64)) for member in members]
+    tokens = nn.utils.rnn.pad_sequence([each[:-1] for each in chosen], batch_first=True)
+    targets = nn.utils.rnn.pad_sequence([each[1:] for each in chosen], batch_first=True, padding_value=IGNORED)
+    return tokens, targets
 
 
 def batches_by_length(lengths: Integers, most: int, most_tokens: int, order: Integers | None = None) -> list[Integers]:
@@ -230,20 +215,23 @@ def epoch_batches(lengths: Integers, most: int, most_tokens: int, seed: tuple[in
     return [batches[k] for k in rng.permutation(len(batches))]
 
 
-def made_ahead(stream: Stream, batches: Iterable[Integers], pinned: bool) -> Iterator[tuple[Tensor, Tensor]]:
+def made_ahead(
+    pieces: Sequence[NDArray[np.int32]], batches: Iterable[Integers], pinned: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the padded batches, which a thread makes in advance.
 
     Parameters
     ----------
-    stream : Stream
+    pieces : sequence of ndarray
+        Of `pieces_of`.
     batches : iterable of ndarray
-        The pieces of each batch.
+        The numbers of the pieces of each batch.
     pinned : bool
         In pinned memory, from which a GPU copies while it computes.
     """
 
     def make(members: Integers) -> tuple[Tensor, Tensor]:
-        tokens, targets = stream.padded(members)
+        tokens, targets = padded(pieces, members)
         return (tokens.pin_memory(), targets.pin_memory()) if pinned else (tokens, targets)
 
     pool = ThreadPoolExecutor(1, "batches")
@@ -314,7 +302,6 @@ def _load(folder: Path, device: torch.device) -> SavedLstm:
         config = LstmConfig.model_validate(about["settings"])
         inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
         check_labels(inventory.phones)
-        _check_weights(folder / "weights.safetensors", len(inventory.phones) + 1, config)
         net = PhoneLstm(len(inventory.phones) + 1, config)
         weights = load_weights(folder / "weights.safetensors")
         net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
@@ -326,21 +313,6 @@ def _load(folder: Path, device: torch.device) -> SavedLstm:
         raise InputError(f"{folder}: the language model is damaged ({reason})", "use another, or train again") from None
     facts = {key: value for key, value in about.items() if key not in ("format", "kind", "phones", "settings")}
     return SavedLstm(LstmModel(net.to(device).eval(), inventory, config), facts, state)
-
-
-def _check_weights(path: Path, classes: int, config: LstmConfig) -> None:
-    """Compare the file's header with the largest tensors of the config's net, before memory is allocated for either.
-
-    Raises
-    ------
-    ValueError
-        The shapes differ.
-    """
-    found, last = shapes(path), f"lstm.weight_hh_l{config.layers - 1}"
-    wanted = {"embedding.weight": (classes, config.embedding), last: (4 * config.hidden, config.hidden)}
-    for name, shape in wanted.items():
-        if found.get(name) != shape:
-            raise ValueError(f"{name} has the shape {found.get(name)}, the settings ask for {shape}")
 
 
 @dataclass
@@ -406,7 +378,7 @@ class LstmTrainer:
 
     def __init__(self, model: LstmModel, train: Sequence[Sequence[int]], dev: Sequence[Sequence[int]]) -> None:
         self.model, self.dev = model, dev
-        self.stream = Stream.of(train, model.config.longest)
+        self.pieces = pieces_of(train, model.config.longest)
         config = model.config
         self.optimizer = AdamW([{"params": [*model.net.parameters()], "weight_decay": config.weight_decay}], config.lr)
         self.precision = _possible(choose_precision(model.device, config.precision), config.precision, model.device)
@@ -432,8 +404,9 @@ class LstmTrainer:
             The epoch's line of the log; None if training was stopped.
         """
         config, at = self.model.config, self.progress
-        batches = epoch_batches(self.stream.lengths, config.batch_size, config.batch_phones, (config.seed, at.epoch))
-        ahead = made_ahead(self.stream, batches[at.batch :], self.model.device.type == "cuda")
+        lengths = lengths_of(self.pieces)
+        batches = epoch_batches(lengths, config.batch_size, config.batch_phones, (config.seed, at.epoch))
+        ahead = made_ahead(self.pieces, batches[at.batch :], self.model.device.type == "cuda")
         began = time.perf_counter()
         try:
             for tokens, targets in ahead:

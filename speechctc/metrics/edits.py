@@ -11,8 +11,7 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.phones.articulation import BACKNESSES, HEIGHTS, MANNERS, PLACES, describe
 from speechctc.phones.folding import Folding
-from speechctc.phones.inventory import SILENCES
-from speechctc.phones.labels import nfc
+from speechctc.phones.inventory import SILENCES, nfc
 from speechctc.phones.matching import ipa
 
 EditKind = Literal["right", "substituted", "deleted", "inserted"]

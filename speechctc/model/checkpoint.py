@@ -32,7 +32,7 @@ from speechctc.core import files
 from speechctc.core.bundled import MODELS, NAMES, bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, save_tensors, shapes
-from speechctc.lm.automaton import PhoneLM
+from speechctc.lm.model import PhoneLM
 from speechctc.model.layers import weight_shapes
 from speechctc.phones.inventory import Inventory, check_labels
 

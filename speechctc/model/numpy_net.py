@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from speechctc.core.parallel import threads_per_recording
-from speechctc.features.one_recording import net_input
+from speechctc.features.extractor import net_input
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import ContextPlan, LayerPlan, plan_of
 

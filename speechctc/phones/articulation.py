@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from speechctc.phones.labels import EQUIVALENTS, TABLES, TIES, pairs
+from speechctc.phones.inventory import EQUIVALENTS, TABLES, TIES, pairs
 
 _PLACES = TABLES["places"].split()
 _APPROXIMATIONS = pairs(TABLES["approximations"])

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, with_extra
 from speechctc.phones.articulation import SOUNDS
-from speechctc.phones.labels import TABLES, TIES, pairs
+from speechctc.phones.inventory import TABLES, TIES, pairs
 from speechctc.phones.languages import ALONE, LISTED, Voice, alias_note, find_voice
 
 # of speak_lib.h

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from speechctc.core.errors import InputError
-from speechctc.phones.inventory import CMU39, SILENCES, TIMIT48, TIMIT61, TIMIT_TO_39, TIMIT_TO_48, Inventory
+from speechctc.phones.inventory import CMU39, SILENCES, TIMIT48, TIMIT61, TIMIT_TO_39, TIMIT_TO_48, Inventory, nfc
 from speechctc.phones.label_rules import KINDS, apply_marks
-from speechctc.phones.labels import nfc
 
 STRIP = "strip:"  # what a folding by classes of marks begins with
 

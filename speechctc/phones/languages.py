@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from speechctc.core.errors import InputError, first_few
-from speechctc.phones.labels import TABLES, nfc, pairs
+from speechctc.phones.inventory import TABLES, nfc, pairs
 
 _USUAL = pairs(TABLES["usual_languages"])
 _OWN = pairs(TABLES["own_names"])

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from speechctc.phones.articulation import FAR, distance, is_diphthong, plain
-from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61, TIMIT_TO_39
-from speechctc.phones.labels import TABLES, pairs
+from speechctc.phones.inventory import CMU39, SILENCES, TABLES, TIMIT61, TIMIT_TO_39, pairs
 
 How = Literal["name", "table", "nearness"]
 

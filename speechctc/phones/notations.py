@@ -10,9 +10,8 @@ from typing import Literal, NamedTuple
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.phones.articulation import plain
-from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61
+from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61, nfc, spelling_key
 from speechctc.phones.label_rules import read_map
-from speechctc.phones.labels import nfc, spelling_key
 from speechctc.phones.matching import ipa, is_arpabet
 
 Notation = Literal["ipa", "xsampa", "arpabet"]

@@ -25,7 +25,7 @@ from speechctc.inference.output import OutputOptions
 from speechctc.inference.segmenter import OMITTED
 from speechctc.pages.page import data_url, render_page
 from speechctc.pages.timeline import MEDIA_TYPE, ogg_opus
-from speechctc.phones.labels import nfc
+from speechctc.phones.inventory import nfc
 
 SCORES, INDEX, SHEET = "scores", "index", "sounds"  # names in the folder: of a folder, a page, and tables
 RATE = 16000  # Hz, of the sound on the pages

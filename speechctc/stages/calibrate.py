@@ -14,9 +14,9 @@ from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.alignment import AlignOptions
-from speechctc.inference.calibration import Calibration, cross_validated, expected_calibration_error, fit
 from speechctc.inference.goodness import Evidence, Goodness, Spoken, collect
 from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.segmenter import Calibration, cross_validated, expected_calibration_error, fit
 from speechctc.inference.transcript import phone_units
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.stages.split_scoring import aligned_starts, score_split, sound_of

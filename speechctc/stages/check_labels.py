@@ -26,9 +26,8 @@ from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.samples import opened
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.streaming import Logits
+from speechctc.inference.streaming import Logits, opened
 from speechctc.model.numpy_net import log_softmax
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page

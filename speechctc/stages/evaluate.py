@@ -17,16 +17,17 @@ from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, columns, counted_alike, first_few
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
-from speechctc.inference.calibration import expected_calibration_error
 from speechctc.inference.recogniser import Recogniser
-from speechctc.metrics.feature_errors import FeatureScore, feature_score
+from speechctc.inference.segmenter import expected_calibration_error
 from speechctc.metrics.per import (
     PER_MEANS,
     EditCounts,
+    FeatureScore,
     PairedTest,
     ProtocolScore,
     Reliability,
     compare_errors,
+    feature_score,
     few_of,
     known_speakers,
     protocols_for,

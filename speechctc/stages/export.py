@@ -22,15 +22,14 @@ from speechctc.core import files, written
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError, printable
 from speechctc.core.progress import Reporter
-from speechctc.features.extractor import LogMel, extractor
-from speechctc.features.one_recording import MAX_GAIN
+from speechctc.features.extractor import MAX_GAIN, LogMel, extractor
 from speechctc.inference import boundary_model as boundaries
 from speechctc.inference import goodness
 from speechctc.inference.boundary_model import BoundaryModel
-from speechctc.inference.calibration import Calibration
 from speechctc.inference.load import load_lm, relative
 from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
-from speechctc.lm import tuned
+from speechctc.inference.segmenter import Calibration
+from speechctc.lm import search
 from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import (
     FREQUENCIES,
@@ -48,7 +47,7 @@ from speechctc.stages.align import about_scores
 KEPT = ("epoch", "dev_per", "dev_repeated", "fold", FREQUENCIES)
 CARD = "README.md"
 LISTED = "files"  # in checkpoint.json: what was exported, so that a file that was added is known
-BESIDE = ("calibration.json", boundaries.FILE, goodness.FILE, JUDGE_FILE, tuned.FILE)
+BESIDE = ("calibration.json", boundaries.FILE, goodness.FILE, JUDGE_FILE, search.TUNED_FILE)
 WRITTEN = (CARD, "weights.safetensors", "checkpoint.json", "lm.safetensors", *BESIDE)
 
 ENDINGS = {".onnx": "onnx", ".html": "web"}
@@ -190,10 +189,10 @@ def export(
         (draft / CARD).write_bytes(kept[0] if kept else model_card(portable, out.name, draft).encode())
         for name, content in usual.items():
             (draft / name).write_bytes(content)
-        own, rounded = (tuned.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
+        own, rounded = (search.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
         for entry in tunings:
             lms = rounded if entry["lms"] == own else entry["lms"]
-            tuned.write_tuned(draft / tuned.FILE, entry | {"lms": lms})
+            search.write_tuned(draft / search.TUNED_FILE, entry | {"lms": lms})
         about = files.read_json(draft / "checkpoint.json")
         files.write_json(draft / "checkpoint.json", about | {LISTED: sorted(path.name for path in draft.iterdir())})
 
@@ -226,7 +225,7 @@ def _whole(
     return (
         read_checkpoint(folder),
         Calibration.load(folder),
-        tuned.read_tuned(folder / tuned.FILE),
+        search.read_tuned(folder / search.TUNED_FILE),
         BoundaryModel.load(folder),
         {each.name: files.readable(each).read_bytes() for each in usual if each.exists()},
     )
@@ -258,10 +257,10 @@ def _with_ngram(
     if not isinstance(model, NgramModel):
         raise InputError(f"{path}: not an n-gram", "an exported model holds an n-gram; give the LSTM with decode --lm")
     ngram = relative(model, checkpoint)
-    own = tuned.identity(ngram, None)
+    own = search.identity(ngram, None)
     entry = next((each for each in tunings if each["lms"] == own), None)
     # the share of an LSTM that may be added is not that of an n-gram alone, 0
-    settings = [each for each in tuned.tuned_settings(entry) if not each.startswith("decode.lm_share=")]
+    settings = [each for each in search.tuned_settings(entry) if not each.startswith("decode.lm_share=")]
     config = parse_config(override(checkpoint.config.to_dict(), settings), "the model's config with tuned weights")
     weights = f"{path}: weight {config.decode.lm_weight:g}, bonus {config.decode.lm_bonus:g}"
     if entry is None:

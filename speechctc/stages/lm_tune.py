@@ -21,11 +21,18 @@ from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.output import check_folder
 from speechctc.inference.recogniser import Recogniser
-from speechctc.lm.automaton import PhoneLM
-from speechctc.lm.model import LanguageModel, Sequences
+from speechctc.lm.model import LanguageModel, PhoneLM, Sequences
 from speechctc.lm.ngram import Reals
-from speechctc.lm.search import Ranker, Rows, best_labels, choose_search, collapse
-from speechctc.lm.tuned import check_untouched, identity, write_tuned
+from speechctc.lm.search import (
+    Ranker,
+    Rows,
+    best_labels,
+    check_untouched,
+    choose_search,
+    collapse,
+    identity,
+    write_tuned,
+)
 from speechctc.metrics.per import draw_rates, edit_counts, few_of, known_speakers
 from speechctc.phones.folding import Folding, choose_folding
 from speechctc.stages.split_scoring import HEARD, keep_dev, sound_of

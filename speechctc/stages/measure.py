@@ -30,7 +30,7 @@ from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.transcripts import TranscriptOptions, in_table
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe
-from speechctc.phones.labels import nfc
+from speechctc.phones.inventory import nfc
 from speechctc.phones.matching import ipa, is_arpabet
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
 from speechctc.features.shards import count_phones, read_split
-from speechctc.inference.calibration import Calibration
+from speechctc.inference.segmenter import Calibration
 from speechctc.stages.calibrate import calibrate_run
 from speechctc.stages.doctor.findings import check_counts, check_disk
 from speechctc.stages.plot import CurvesFile

@@ -32,7 +32,7 @@ from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.corpora.textgrid import phone_tier
 from speechctc.inference.result import Recognition
-from speechctc.phones.labels import nfc
+from speechctc.phones.inventory import nfc
 from speechctc.studio import journal
 from speechctc.studio.journal import DIGITS, History, Journal, Outdated, Phone, Phones, Splice
 from speechctc.studio.sound import version

@@ -36,17 +36,17 @@ from speechctc.studio.sound import Waveform, version
 
 if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
+    from speechctc.inference.restriction import RequestedPhones
     from speechctc.inference.result import Recognition
     from speechctc.inference.streaming import Stream
     from speechctc.inference.unsure import Doubt
-    from speechctc.inference.wanted import Wanted
 
 ALTERNATIVES = 5  # other phones to name for each phone
 REMEDY = "take the tick from N-gram, and recognise again"
 SLOWLY = 5  # how much less important than the server the process is
 
 
-Restriction: TypeAlias = "tuple[Path | None, Wanted] | None"  # a model, and the phones that it may hear
+Restriction: TypeAlias = "tuple[Path | None, RequestedPhones] | None"  # a model, and the phones that it may hear
 
 
 def serve(pipe: Connection, model: Path | None, only: Restriction = None) -> None:
@@ -107,7 +107,7 @@ class Worker:
         folder, line = find_and_describe(model, or_built_in=True)
         recogniser = Recogniser.load(folder)
         if self._only and self._only[0] == model:
-            from speechctc.inference.variants import restrict
+            from speechctc.inference.restriction import restrict
 
             recogniser = restrict(recogniser, self._only[1], Reporter())
             line += f"; {recogniser.checkpoint.facts[ONLY]}"
@@ -125,7 +125,7 @@ class Worker:
         recordings that the model recognised so.
         """
         from speechctc.inference.result import Recognition
-        from speechctc.inference.samples import opened
+        from speechctc.inference.streaming import opened
 
         recogniser, doubt = self._loaded(ngram), self._doubts.get(ngram)
         total = max(info(path).seconds, 1e-9)

@@ -20,7 +20,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError, advice_on
 from speechctc.core.files import append, flush, locked
 from speechctc.inference.segmenter import Segment
-from speechctc.phones.labels import nfc
+from speechctc.phones.inventory import nfc
 
 DIGITS = 4  # of times: 0.1 ms, as in TextGrids
 

@@ -43,7 +43,7 @@ from speechctc.studio.folder import NoSuchRecording, readable
 from speechctc.studio.studio import Microphone, Studio, recover
 
 if TYPE_CHECKING:
-    from speechctc.inference.wanted import Wanted
+    from speechctc.inference.restriction import RequestedPhones
 
 PAGE = Path(__file__).parent / "page"
 SHARED = [Path(__file__).parent.parent / "pages" / name for name in ("look.css", "recorder.js")]
@@ -309,7 +309,7 @@ def serve(
     browser: bool,
     show: Say,
     say: Say,
-    wanted: Wanted | None = None,
+    wanted: RequestedPhones | None = None,
 ) -> None:
     """Serve a folder of recordings to a page on this machine, until it is interrupted.
 
@@ -327,7 +327,7 @@ def serve(
         Open the page in the user's browser.
     show, say : callable
         Called with the address, and with lines for standard error.
-    wanted : Wanted, optional
+    wanted : RequestedPhones, optional
         The phones that the first model may hear.
 
     Raises

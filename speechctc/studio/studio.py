@@ -27,7 +27,7 @@ from speechctc.studio.journal import DIGITS, TOUCH, Phone, Splice
 from speechctc.studio.training import Training
 
 if TYPE_CHECKING:
-    from speechctc.inference.wanted import Wanted
+    from speechctc.inference.restriction import RequestedPhones
 
 WAIT = 600.0  # seconds that a request waits for the model
 MAX_SECONDS = 60.0  # seconds that are aligned at a time
@@ -45,7 +45,7 @@ class Studio:
     launch : callable
     say : callable
         Called with lines for standard error.
-    wanted : Wanted, optional
+    wanted : RequestedPhones, optional
         The phones that the first model may hear; models that are trained here hear all of theirs.
 
     Raises
@@ -60,7 +60,7 @@ class Studio:
         model: Path | None = None,
         launch: Launch = launch_process,
         say: Callable[[str], None] = lambda text: None,
-        wanted: Wanted | None = None,
+        wanted: RequestedPhones | None = None,
     ) -> None:
         self.folder = Folder(path)
         self.training = Training(path)

@@ -31,7 +31,7 @@ from speechctc.corpora.corpus import LANGUAGES_FILE, count_repeats
 from speechctc.ctc.problem import frames_needed
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Shard, label_strings, read_split
-from speechctc.lm.automaton import PhoneLM
+from speechctc.lm.model import PhoneLM
 from speechctc.phones.folding import choose_folding
 from speechctc.phones.inventory import Inventory
 from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits

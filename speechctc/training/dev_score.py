@@ -16,7 +16,7 @@ from speechctc.core.parallel import ordered, threads
 from speechctc.ctc import ctc_loss
 from speechctc.features.activity import ActivityGate
 from speechctc.features.filterbank import frame_mask
-from speechctc.lm.automaton import PhoneLM
+from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import Rows, best_labels, choose_search
 from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.model.layers import output_frames

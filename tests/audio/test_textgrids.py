@@ -13,7 +13,6 @@ from praatio.utilities import textgrid_io
 from speechctc.audio.annotations import Interval, Tier, read_phn
 from speechctc.audio.textgrids import long_text, read_textgrid, read_tiers, textgrid_text
 from speechctc.core.errors import InputError
-from speechctc.corpora.textgrid import phone_tier
 
 WANTED = {
     "Mary": (False, [Interval(0.0, 1.5, "é")]),
@@ -140,21 +139,6 @@ def test_what_praatio_gets_wrong_is_read_right(tmp_path: Path) -> None:
         read_textgrid(write(tmp_path, text.encode()), "phones")
 
 
-@pytest.mark.parametrize(
-    "entries",
-    [
-        [Interval(0.0, 0.5, "a"), Interval(0.5 + 1e-12, 1.0, "b")],
-        [Interval(0.0, 1e-12, "a"), Interval(0.5, 1.0, "b")],
-        [Interval(0.0, 0.6, "a"), Interval(0.5, 1.0, "b")],
-    ],
-)
-def test_intervals_that_are_not_plain_are_written_by_praatio(entries: list[Interval]) -> None:
-    rows = [tuple(entry) for entry in entries]
-    tier = {"class": "IntervalTier", "name": "p", "xmin": 0.0, "xmax": 2.0, "entries": rows}
-    text = textgrid_io.getTextgridAsStr({"xmin": 0.0, "xmax": 2.0, "tiers": [tier]}, "long_textgrid", True)
-    assert long_text(2.0, [Tier("p", False, entries)]) == text
-
-
 def test_windows_text_is_read_and_said(tmp_path: Path) -> None:
     grid = read_tiers(write(tmp_path, SHORT.replace("ʃ", "s").encode("cp1252")))
     assert (
@@ -195,8 +179,3 @@ def test_a_phn_file_of_impossible_times_is_refused(tmp_path: Path, line: str) ->
     (tmp_path / "a.phn").write_text(line)
     with pytest.raises(InputError, match=r"a\.phn"):
         read_phn(tmp_path / "a.phn")
-
-
-def test_looking_for_the_tier_of_phones_says_nothing_itself(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    phone_tier([write(tmp_path, SHORT.replace("\n0\n1.5\n<exists>", "\n1\n1.2\n<exists>").encode())])
-    assert capfd.readouterr() == ("", "")

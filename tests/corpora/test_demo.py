@@ -18,11 +18,10 @@ from speechctc.config.schema import CorpusConfig, DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import WorkerEnded
-from speechctc.corpora import demo, espeak
+from speechctc.corpora import synthesisers
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
-from speechctc.corpora.demo import Phone, UnknownPhoneme, label
-from speechctc.corpora.espeak import VARIANTS
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.synthesisers import VARIANTS, Phone, UnknownPhoneme, label
 from speechctc.corpora.synthetic import bundled_sentences
 from speechctc.phones.espeak import Phoneme, Speech, Synthesiser
 from speechctc.phones.inventory import TIMIT39, TIMIT61, TIMIT_TO_39
@@ -151,7 +150,7 @@ def test_a_process_that_speaks_and_fails_leaves_nothing(
 
         yield results()
 
-    monkeypatch.setattr(espeak, "in_processes", in_processes)
+    monkeypatch.setattr(synthesisers, "in_processes", in_processes)
     with pytest.raises(InputError, match=said):
         read_demo(tmp_path / "corpus", TINY)
     assert not list(tmp_path.iterdir())
@@ -240,7 +239,7 @@ def test_there_are_sentences_and_voices_enough() -> None:
     texts, config = bundled_sentences(), DemoConfig()
     assert len(texts) == len(set(texts)) >= 300 and config.sentences >= 300
     assert all(4 <= len(text.split()) <= 12 and text.isascii() and text[-1] in ".?" for text in texts)
-    voices = demo.sample_speakers(config)
+    voices = synthesisers.sample_demo_speakers(config)
     assert len({(voice.voice, voice.pitch, voice.rate) for voice in voices}) >= 40
     assert len({voice.voice for voice in voices}) >= 40
     assert len({voice.name for voice in voices}) == len(voices) == 48
@@ -254,16 +253,17 @@ def test_no_variant_is_in_two_splits() -> None:
 
 def test_the_voices_hang_on_the_seed_alone() -> None:
     assert (
-        demo.sample_speakers(SMALL)
-        == demo.sample_speakers(SMALL)
-        != demo.sample_speakers(SMALL.model_copy(update={"seed": 1}))
+        synthesisers.sample_demo_speakers(SMALL)
+        == synthesisers.sample_demo_speakers(SMALL)
+        != synthesisers.sample_demo_speakers(SMALL.model_copy(update={"seed": 1}))
     )
 
 
 def test_every_training_sentence_is_said_and_by_no_voice_twice() -> None:
     for voices in (3, 48, 120):
         config = DemoConfig(voices=voices)
-        said = [list(voice.texts.values()) for voice in demo.sample_speakers(config) if voice.split == "train"]
+        voices_of_training = [each for each in synthesisers.sample_demo_speakers(config) if each.split == "train"]
+        said = [list(voice.texts.values()) for voice in voices_of_training]
         assert all(len(set(hand)) == len(hand) for hand in said)
         assert len({k for hand in said for k in hand}) == min(240, 36 * len(said))
 

@@ -13,8 +13,8 @@ from speechctc.audio.textgrids import read_textgrid
 from speechctc.config.schema import CorpusConfig, FliteConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS
-from speechctc.corpora.flite import find_voices, speak
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.synthesisers import find_voices, speak_by_flite
 from tests.programs import write_program
 
 PROGRAM = """
@@ -80,17 +80,6 @@ def test_what_is_spoken_is_labelled_with_its_times(program: Path, tmp_path: Path
     assert spoken["dev"] and not spoken["train"] & spoken["dev"] and not spoken["train"] & spoken["test"]
 
 
-def test_it_is_made_once_and_again_the_same(program: Path, tmp_path: Path) -> None:
-    first = read_corpus(config(tmp_path))
-    program.unlink()
-    assert read_corpus(config(tmp_path)) == first
-    with pytest.raises(InputError, match="made with utterances=40 instead of 50"):
-        read_corpus(config(tmp_path, flite=FliteConfig(text=tmp_path / "text.txt", utterances=50, words=(2, 9))))
-    next((tmp_path / "corpus").glob("train/*/*.wav")).unlink()
-    with pytest.raises(InputError, match="39 files .wav of the 40 that were made"):
-        read_corpus(config(tmp_path))
-
-
 def test_without_a_text_the_sentences_of_the_package_are_spoken(program: Path, tmp_path: Path) -> None:
     flite = {"utterances": 60}
     corpus = read_corpus(CorpusConfig.model_validate({"kind": "flite", "root": tmp_path / "corpus", "flite": flite}))
@@ -115,7 +104,7 @@ def test_what_is_missing_is_said(tmp_path: Path, program: Path, monkeypatch: pyt
 @pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
 def test_the_real_program_speaks_as_asked() -> None:
     voice = find_voices()[0]
-    slow, fast = (speak("She had your dark suit.", voice, stretch, 1.0) for stretch in (1.3, 0.8))
+    slow, fast = (speak_by_flite("She had your dark suit.", voice, stretch, 1.0) for stretch in (1.3, 0.8))
     labels = [[phone.label for phone in each.phones] for each in (slow, fast)]
     assert " ".join(labels[0]).startswith("sh iy hh ae d") and labels[0] == labels[1]
     assert slow.end > 1.3 * fast.end

@@ -164,12 +164,6 @@ def test_quotes_in_tsv_are_part_of_the_text_unless_they_enclose_a_field(recordin
     assert [entry.phones for entry in corpus.splits["train"]] == [("x",), ("x", "y")]
 
 
-@pytest.mark.parametrize("phones", ['["x", "y"]', "x y"])
-def test_phones_may_be_a_json_list(recordings: Path, phones: str) -> None:
-    corpus = read(recordings, train_tsv=f"{HEADER}1\ta.wav\t{phones}\n", dev_tsv=HEADER + "2\tb.wav\tx\n")
-    assert corpus.splits["train"][0].phones == ("x", "y")
-
-
 def test_audio_is_beside_the_table_or_below_the_root(recordings: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tables"
     folder.mkdir()
@@ -228,11 +222,6 @@ def test_bad_json_rows_are_rejected_by_line(recordings: Path, row: str, reason: 
     assert [entry.id for entry in corpus.splits["train"]] == ["0"]
     (told,) = reasons(corpus).values()
     assert reason in told
-
-
-def test_silence_is_said_not_left_out(recordings: Path) -> None:
-    corpus = read(recordings, train_tsv=f"{HEADER}1\ta.wav\t[]\n2\tb.wav\tx\n", dev_tsv=HEADER + "3\tc.wav\tx\n")
-    assert corpus.splits["train"][0].phones == ()
 
 
 @pytest.mark.parametrize(
@@ -363,17 +352,6 @@ def test_a_split_may_be_in_several_tables(recordings: Path) -> None:
     two.write_text(tables["more/two.csv"].replace("2,", "1,"))
     with pytest.raises(InputError, match="the id '1' is both in .*one.tsv and in .*two.csv"):
         read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=(one, two))))
-
-
-def test_an_id_in_two_tables_is_refused(recordings: Path) -> None:
-    with pytest.raises(InputError, match=r"the id '1' is both in .*train.tsv and in .*test.tsv"):
-        read(recordings, train_tsv=HEADER + "1\ta.wav\tx\n", test_tsv=HEADER + "1\tb.wav\tx\n")
-
-
-def test_a_recording_in_training_and_in_test_is_said(recordings: Path) -> None:
-    table = HEADER + "1\ta.wav\tx\n2\tb.wav\tx\n"
-    corpus = read(recordings, train_tsv=table, dev_tsv=HEADER + "3\tc.wav\tx\n", test_tsv=HEADER + "4\t./a.wav\tx\n")
-    assert any("recordings of test that are also in the training split: 1;" in note for note in corpus.notes)
 
 
 def test_the_set_found_is_trainings_and_labels_beyond_it_are_refused(recordings: Path) -> None:

@@ -5,7 +5,7 @@ import torchaudio
 from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig
-from speechctc.features.extractor import extractor
+from speechctc.features.extractor import extractor, local_cmn
 from speechctc.features.filterbank import (
     Moments,
     delta,
@@ -15,7 +15,6 @@ from speechctc.features.filterbank import (
     sliding_cmn_one,
     static_features,
 )
-from speechctc.features.one_recording import local_cmn
 
 CONFIG = FeatureConfig()
 Around = tuple[float, float] | None

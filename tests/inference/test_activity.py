@@ -142,7 +142,7 @@ def test_without_the_detector_it_finds_phones_in_a_hum(english: Recogniser) -> N
 def test_what_is_decoded_in_blocks_in_batches_and_at_once_is_alike(tiny_model: Path, tmp_path: Path) -> None:
     import soundfile
 
-    from speechctc.inference.samples import SampleBlocks
+    from speechctc.inference.streaming import SampleBlocks
 
     model = speechctc.load(tiny_model, "cpu")
     wave = np.concatenate([speech_between(3.0), speech_between(2.0, 7), steady("hum", 4.0)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.inference.calibration import (
+from speechctc.inference.segmenter import (
     Calibration,
     Floats,
     cross_validated,

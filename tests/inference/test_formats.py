@@ -15,7 +15,7 @@ import openpyxl
 import pytest
 import tgt
 
-from speechctc.audio.annotations import Interval, read_phn
+from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording
 from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError
@@ -274,16 +274,6 @@ def test_textgrids_of_others_are_read(tmp_path: Path, encoding: str, form: str) 
     path = tmp_path / "t.TextGrid"
     tgt.io.write_to_file(grid, str(path), format=form, encoding=encoding)
     assert read_textgrid(path, "phones") == [Interval(0.1, 0.4, "ʃ"), Interval(0.4, 0.9, "i")]
-
-
-def test_phn_files_count_samples(tmp_path: Path) -> None:
-    (tmp_path / "a.phn").write_text("0 8000 h#\n8000 12000 sh\n\n")
-    assert read_phn(tmp_path / "a.phn") == [Interval(0.0, 0.5, "h#"), Interval(0.5, 0.75, "sh")]
-    assert read_phn(tmp_path / "a.phn", 8000)[1].start == 1.0
-    for content in ("", "0 1\n", "a b c\n"):
-        (tmp_path / "b.phn").write_text(content)
-        with pytest.raises(InputError, match="b.phn"):
-            read_phn(tmp_path / "b.phn")
 
 
 @pytest.mark.parametrize("times", [[(0.1, 0.1), (0.1, 0.3)], [(0.1, 0.3), (0.3, 0.3)], [(0.0, 0.0), (0.3, 0.3)]])

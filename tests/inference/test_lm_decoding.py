@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
-from speechctc.lm.automaton import PhoneLM
+from speechctc.lm.model import PhoneLM
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
 from speechctc.stages.split_scoring import score_split
 from tests.tiny_model import write_song

@@ -9,8 +9,7 @@ import pytest
 
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.variants import restrict
-from speechctc.inference.wanted import Wanted, find_wanted, read_inventory
+from speechctc.inference.restriction import RequestedPhones, find_requested, read_inventory, restrict
 from speechctc.lm.model import NgramModel, PartModel
 from speechctc.model.numpy_net import log_softmax
 from tests.command import Command, one_line_error
@@ -31,8 +30,8 @@ def inventory(folder: Path, text: str) -> Path:
     return path
 
 
-def wanted(text: str) -> Wanted:
-    return Wanted("test", tuple(text.split()))
+def wanted(text: str) -> RequestedPhones:
+    return RequestedPhones("test", tuple(text.split()))
 
 
 def test_posteriors_are_those_given_the_inventory(tiny_model: Path) -> None:
@@ -106,7 +105,7 @@ def test_where_an_inventory_is_from(tiny_model: Path, tmp_path: Path) -> None:
     (tmp_path / "features").mkdir()
     (tmp_path / "features" / "phones.tsv").write_text("phone\ttrain\nlow\t7\nɛ̃\t3\n", encoding="utf-8")
     (tmp_path / "corpus.tsv").write_text("id\tphones\taudio\nx\tp a\tx.wav\ny\ta t\ty.wav\n", encoding="utf-8")
-    assert find_wanted(None) is None
+    assert find_requested(None) is None
     for place, phones in [
         (plain, ("low", "high", "top")),
         (tmp_path / "features", ("low", "ɛ̃")),
@@ -115,13 +114,13 @@ def test_where_an_inventory_is_from(tiny_model: Path, tmp_path: Path) -> None:
         ("a  i\tu", ("a", "i", "u")),
         ("a, i, u", ("a", "i", "u")),
     ]:
-        found = find_wanted(str(place))
+        found = find_requested(str(place))
         assert found is not None and found.phones == phones
     for place, message in [(tmp_path / "gone.txt", "no such file"), (tmp_path, "holds no phones.tsv")]:
         with pytest.raises(InputError, match=message):
-            find_wanted(str(place))
+            find_requested(str(place))
     with pytest.raises(InputError, match="both name phones"):
-        find_wanted("a b", "pl")
+        find_requested("a b", "pl")
 
 
 def test_phones_of_a_model_that_writes_no_ipa_are_the_nearest_and_named() -> None:
@@ -205,8 +204,8 @@ def test_evaluate_says_which_phones_may_be_heard(speechctc: Command, here: Path,
 
 
 def test_one_phone_is_an_inventory_and_nothing_is_none() -> None:
-    wanted = find_wanted("a")
+    wanted = find_requested("a")
     assert wanted is not None and wanted.phones == ("a",)
     for bad, said in (("", "is empty"), ("phones.txt", "no such file")):
         with pytest.raises(InputError, match=said):
-            find_wanted(bad)
+            find_requested(bad)

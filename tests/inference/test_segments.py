@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
-from speechctc.inference.calibration import Calibration
-from speechctc.inference.segmenter import EDGE, REACH, FrameClock, Segment, Segmenter, change_point, lasting
+from speechctc.inference.segmenter import (
+    EDGE,
+    REACH,
+    Calibration,
+    FrameClock,
+    Segment,
+    Segmenter,
+    change_point,
+    lasting,
+)
 from speechctc.phones.inventory import inventory_of, named_inventory
 
 PHONES = inventory_of("abc")

@@ -17,7 +17,7 @@ from torch import Tensor
 from speechctc.audio import resampling, sound_file
 from speechctc.config.load import load_config
 from speechctc.config.schema import FeatureConfig, ModelConfig
-from speechctc.features.extractor import extractor
+from speechctc.features.extractor import extractor, local_cmn
 from speechctc.features.filterbank import (
     Moments,
     net_input,
@@ -25,7 +25,6 @@ from speechctc.features.filterbank import (
     sliding_cmn_one,
     static_features,
 )
-from speechctc.features.one_recording import local_cmn
 from speechctc.inference.streaming import cmn_blocks, local_cmn_blocks, logit_blocks
 from speechctc.model.layers import plan_of, receptive_field
 from speechctc.model.net import ConvCTCNet

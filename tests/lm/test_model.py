@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from speechctc.lm.automaton import PhoneLM
-from speechctc.lm.model import NgramModel, sample
+from speechctc.lm.model import NgramModel, PhoneLM, sample
 from speechctc.phones.inventory import Inventory
 from speechctc.stages.lm_texts import perplexity, table
 

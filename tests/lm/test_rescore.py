@@ -11,8 +11,8 @@ import torch
 
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
-from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
+from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import (
     MAX_SECONDS,
     GreedySearch,

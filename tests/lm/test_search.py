@@ -10,8 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.lm.automaton import PhoneLM
 from speechctc.lm.beam import Work, best_by_loops, best_of
+from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import GreedySearch, LmSearch, Rows, best_labels, collapse
 
 
@@ -213,7 +213,7 @@ import sys
 import numpy as np
 from speechctc.lm.beam import INTERPRETED_WORK
 from speechctc.lm.search import LmSearch
-from speechctc.lm.automaton import PhoneLM
+from speechctc.lm.model import PhoneLM
 def search(frames):
     LmSearch(PhoneLM.learn([[1, 2]], 3, 2), 1.0, 0.0, 8).push(np.zeros((frames, 3), np.float32))
 search(INTERPRETED_WORK // 64)

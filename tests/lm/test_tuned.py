@@ -13,8 +13,16 @@ import pytest
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.lm.automaton import PhoneLM
-from speechctc.lm.tuned import FILE, check_untouched, find_tuned, identity, read_tuned, tuned_settings, write_tuned
+from speechctc.lm.model import PhoneLM
+from speechctc.lm.search import (
+    TUNED_FILE,
+    check_untouched,
+    find_tuned,
+    identity,
+    read_tuned,
+    tuned_settings,
+    write_tuned,
+)
 from speechctc.stages.lm_tune import (
     Point,
     Tuning,
@@ -41,7 +49,7 @@ def test_a_language_model_is_known_by_what_it_computes() -> None:
 
 
 def test_weights_of_each_language_model_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / FILE
+    path = tmp_path / TUNED_FILE
     assert find_tuned(tmp_path, ONE, None) is None and tuned_settings(None) == []
     for model, weight in ((ONE, 0.3), (TWO, 0.4), (ONE, 0.5)):
         write_tuned(path, entry(identity(model, None), weight))
@@ -52,7 +60,7 @@ def test_weights_of_each_language_model_are_kept(tmp_path: Path) -> None:
 
 
 def test_what_someone_wrote_is_not_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / FILE
+    path = tmp_path / TUNED_FILE
     write_tuned(path, entry(identity(ONE, None), 0.3))
     path.write_text(path.read_text().replace("0.3", "0.9"))
     before = path.read_bytes()

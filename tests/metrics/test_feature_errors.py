@@ -8,8 +8,8 @@ import random
 import pytest
 
 from speechctc.core.bundled import MODELS
-from speechctc.metrics import feature_errors
-from speechctc.metrics.feature_errors import FeatureScore, feature_score
+from speechctc.metrics import per
+from speechctc.metrics.per import FeatureScore, feature_score
 from speechctc.phones.articulation import FAR, distance
 from speechctc.phones.inventory import CMU39
 
@@ -51,7 +51,7 @@ def test_pfer_is_panphons_own_over_all_phones_of_ipa() -> None:
 
 
 def test_without_panphon_the_rate_is_by_the_packages_own_distance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature_errors, "find_spec", lambda name: None)
+    monkeypatch.setattr(per, "find_spec", lambda name: None)
     ours = score(PAIRS[:2], "p b a t s ʃ ɪ n".split())  # 7 phones: p as b, s as ʃ, ɪ deleted
     by_hand = (distance("p", "b") / FAR + distance("s", "ʃ") / FAR + 1) / 7
     assert ours.rate == pytest.approx(100 * by_hand) and ours.name != "PFER" and "not panphon's" in ours.about
@@ -63,7 +63,7 @@ def test_near_phones_cost_less_than_far_ones_in_arpabet_too(has_panphon: bool, m
     if has_panphon:
         pytest.importorskip("panphon", reason="panphon, of the extra pfer, is not installed")
     else:
-        monkeypatch.setattr(feature_errors, "find_spec", lambda name: None)
+        monkeypatch.setattr(per, "find_spec", lambda name: None)
     near, far, same = (score([(["sh", "iy"], [phone, "iy"])], [*CMU39]).rate for phone in ("s", "aa", "sh"))
     assert 0 == same < near < far < 100
 
@@ -82,7 +82,7 @@ def test_nothing_spoken_has_no_errors() -> None:
 
 
 def test_a_phone_too_many_and_one_that_is_far_off_count_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature_errors, "find_spec", lambda name: None)
+    monkeypatch.setattr(per, "find_spec", lambda name: None)
     assert score([(["p"], ["p", "t"])], ["p", "t", "a"]).rate == 100.0
     assert distance("p", "a") > FAR
     found = score([(["p"], ["a"]), (["p"], ["p"])], ["p", "t", "a"])
@@ -90,5 +90,5 @@ def test_a_phone_too_many_and_one_that_is_far_off_count_whole(monkeypatch: pytes
 
 
 def test_features_of_segments_by_hand() -> None:
-    assert feature_errors._whole((1, 0, -1)) == pytest.approx(2.5 / 3)
-    assert feature_errors._substitution((1, 0, -1, 1), (-1, 0, 0, 1)) == pytest.approx(1.5 / 4)
+    assert per._whole((1, 0, -1)) == pytest.approx(2.5 / 3)
+    assert per._substitution((1, 0, -1, 1), (-1, 0, 0, 1)) == pytest.approx(1.5 / 4)

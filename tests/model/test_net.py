@@ -5,7 +5,6 @@ import torch
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.model.layers import output_frames, plan, receptive_field
-from speechctc.model.maxout import Maxout
 from speechctc.model.net import ConvCTCNet, parameter_count
 from tests.tiny_model import hear_around
 
@@ -77,11 +76,6 @@ def test_padding_never_changes_an_utterances_output(values: dict[str, Any]) -> N
     for k, length in enumerate(lengths.tolist()):
         alone, _ = model(x[k : k + 1, :, :, :length], lengths[k : k + 1])
         torch.testing.assert_close(together[k, : int(frames[k])], alone[0], rtol=1e-12, atol=1e-12)
-
-
-def test_maxout_takes_the_largest_piece() -> None:
-    x = torch.randn(2, 6, 3, 4)
-    assert torch.equal(Maxout(3)(x), x.reshape(2, 3, 2, 3, 4).amax(1))
 
 
 @pytest.mark.parametrize("activation", ["maxout", "relu"])

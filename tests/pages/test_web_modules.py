@@ -20,12 +20,11 @@ from speechctc.audio.resampling import resample
 from speechctc.config.load import parse_config
 from speechctc.core.tensor_file import save_tensors
 from speechctc.features.filterbank import Moments, static_features
-from speechctc.inference.calibration import Calibration
 from speechctc.inference.formats import CSV, RecordingName
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
-from speechctc.inference.segmenter import Segment
-from speechctc.lm.automaton import PhoneLM
+from speechctc.inference.segmenter import Calibration, Segment
+from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import LmSearch
 from speechctc.model.checkpoint import Checkpoint, fill_checkpoint
 from speechctc.model.net import build_net

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speechctc.phones.inventory import Inventory, inventory_of
-from speechctc.phones.labels import Spellings, nfc, spelling_variants, with_code_points
+from speechctc.phones.inventory import Inventory, Spellings, inventory_of, nfc, spelling_variants, with_code_points
 
 ONE, TWO = "\u00e3", "a\u0303"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.inference.wanted import find_wanted
+from speechctc.inference.restriction import find_requested
 from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.languages import alias_note, find_voice, voice_called
 from speechctc.phones.pronouncer import Pronouncer
@@ -83,7 +83,7 @@ def test_of_a_language_that_is_not_spoken_the_nearest_is_named(name: str, near: 
 def test_without_words_a_list_of_phones_is_advised_in_place_of_a_dictionary() -> None:
     for name in ("Lushootseed", "Faroese"):
         with pytest.raises(InputError) as caught:
-            find_wanted(None, name)
+            find_requested(None, name)
         assert "--inventory" in caught.value.fix and "dictionary" not in caught.value.fix
         with pytest.raises(InputError) as caught:
             Reader(name)

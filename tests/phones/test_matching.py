@@ -7,8 +7,7 @@ import unicodedata
 import pytest
 
 from speechctc.phones.articulation import SOUNDS, describe, distance, sounds_of
-from speechctc.phones.inventory import CMU39, TIMIT61
-from speechctc.phones.labels import TABLES
+from speechctc.phones.inventory import CMU39, TABLES, TIMIT61
 from speechctc.phones.matching import Match, is_arpabet, match_phones
 
 

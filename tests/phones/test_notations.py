@@ -8,8 +8,7 @@ import pytest
 
 from speechctc.core.errors import InputError
 from speechctc.phones.articulation import SOUNDS
-from speechctc.phones.inventory import CMU39, TIMIT61
-from speechctc.phones.labels import nfc
+from speechctc.phones.inventory import CMU39, TIMIT61, nfc
 from speechctc.phones.notations import choose_symbols, from_xsampa, mixed_notations, notation_of, to_xsampa
 
 KNOWN = {  # from Wells (1995)

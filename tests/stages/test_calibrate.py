@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.load import load_config
-from speechctc.inference.calibration import Calibration
 from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.segmenter import Calibration
 from speechctc.stages.calibrate import calibrate_run
 from speechctc.stages.train_runs import train
 from speechctc.training.runs import Run

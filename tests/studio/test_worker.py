@@ -7,7 +7,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from speechctc.inference.wanted import Wanted
+from speechctc.inference.restriction import RequestedPhones
 from speechctc.studio.engine import serve
 
 
@@ -15,7 +15,7 @@ def test_only_the_first_model_is_restricted(tiny_model: Path, tmp_path: Path) ->
     first, trained = tiny_model, tmp_path / "round"
     shutil.copytree(tiny_model / "best", trained)
     ours, theirs = multiprocessing.Pipe()
-    only = (first, Wanted("--language xx", ("low", "high")))
+    only = (first, RequestedPhones("--language xx", ("low", "high")))
     threading.Thread(target=serve, args=(theirs, first, only), daemon=True).start()
     about = ours.recv()[2]
     assert set(about["phones"]) == {"low", "high"} and "only the 2 phones of --language xx" in about["line"]

@@ -1,5 +1,5 @@
 // A back-off n-gram of phones as an automaton. A state is a node of the trie of its strings; the rows of a state, log
-// probabilities and next states of all classes, are made when it is first reached. As ngram/ngram.py and automaton.py.
+// probabilities and next states of all classes, are made when it is first reached. As lm/ngram.py and lm/model.py.
 
 const START = 0, ROOT = 0, END = 0; // tokens: the start 0, phones from 1, the end `classes`; column 0: the end
 

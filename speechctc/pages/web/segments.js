@@ -1,4 +1,4 @@
-// Phones with start, end and confidence, from the class of each frame. As inference/segmenter.py and calibration.py.
+// Phones with start, end and confidence, from the class of each frame. As inference/segmenter.py.
 
 import { argmax, clipped, joined } from "./rows.js";
 

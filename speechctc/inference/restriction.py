@@ -1,39 +1,45 @@
-"""The phones that a person wants to be heard: a list as people type it, a table, or a language of eSpeak NG."""
+"""Recognisers restricted to some phones: those of a list as people type it, of a table, or of a language."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import PHONES_FILE
 from speechctc.corpora.table_rows import ENDING, read_cells
+from speechctc.inference.decoder import ONLY, Decoder
+from speechctc.lm.model import PartModel, PhoneLM
 from speechctc.model import checkpoint
 from speechctc.phones.articulation import PhoneFeatures, sounds_of
 from speechctc.phones.espeak import phones_of_language, voices
-from speechctc.phones.inventory import SILENCES
+from speechctc.phones.inventory import BLANK, SILENCES, TIES, Inventory, nfc
 from speechctc.phones.label_rules import apply_marks, divide_phone, segment_ipa
-from speechctc.phones.labels import TIES, nfc
 from speechctc.phones.languages import LISTED, alias_note, find_voice
-from speechctc.phones.matching import match_phones
+from speechctc.phones.matching import Match, is_arpabet, match_phones
 from speechctc.phones.notations import from_xsampa
+
+AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
 
 _COMMENT_LINE = re.compile(r"^ *#(?![,;\t]).*\n?", re.MULTILINE)  # a column may be called #
 _REMARK = re.compile(r"(?<!\S)#.*|\([^()\n]*\s[^()\n]*\)")
 _RAISED = {"h": "ʰ", "ɦ": "ʱ", "w": "ʷ", "j": "ʲ"}  # what a letter after a consonant is often meant as
 
 
-class Wanted(NamedTuple):
+class RequestedPhones(NamedTuple):
     """The phones that may be heard, and where they are from, in words."""
 
     source: str
     phones: tuple[str, ...]
 
 
-def find_wanted(inventory: str | None, language: str | None = None) -> Wanted | None:
+def find_requested(inventory: str | None, language: str | None = None) -> RequestedPhones | None:
     """Return the phones that a command line asks for; None where it does not.
 
     Parameters
@@ -54,20 +60,20 @@ def find_wanted(inventory: str | None, language: str | None = None) -> Wanted | 
             raise InputError("--inventory and --language both name phones", "give one of them")
         voice = find_voice(language, voices(), LISTED)
         code = f" ({voice.languages[0]})" if alias_note(language, voice) else ""
-        return Wanted(f"--language {language}{code}", phones_of_language(language))
+        return RequestedPhones(f"--language {language}{code}", phones_of_language(language))
     if inventory is None:
         return None
     path, labels = Path(inventory), _labels(inventory)
     if not labels:
         raise InputError("--inventory is empty", "name a file, or phones with spaces between them")
     if path.is_file():
-        return Wanted(inventory, read_inventory(path))
+        return RequestedPhones(inventory, read_inventory(path))
     if path.is_dir():
         own = path / PHONES_FILE
-        return Wanted(inventory, read_inventory(own) if own.is_file() else _phones_of_model(path))
+        return RequestedPhones(inventory, read_inventory(own) if own.is_file() else _phones_of_model(path))
     if len(labels) < 2 and not sounds_of(labels[0]):
         raise InputError(f"--inventory {inventory}: no such file", "name a file, or phones with spaces between them")
-    return Wanted("--inventory", labels)
+    return RequestedPhones("--inventory", labels)
 
 
 def read_inventory(path: Path) -> tuple[str, ...]:
@@ -136,7 +142,7 @@ def _are_one(a: PhoneFeatures, b: PhoneFeatures) -> bool:
     return is_near and not b.rhotic and (a.closeness > b.closeness or a.nasal)
 
 
-def _of_lists(wanted: Wanted, own: Sequence[str], reporter: Reporter) -> list[str]:
+def _of_lists(wanted: RequestedPhones, own: Sequence[str], reporter: Reporter) -> list[str]:
     """Return labels without slashes and brackets around them, and without remarks and marks of prosody alone."""
     taken, left = [], []
     for label in wanted.phones:
@@ -160,7 +166,7 @@ def _is_mark(label: str) -> bool:
     return bool(label) and not apply_marks(label.replace("◌", ""), dict.fromkeys(("tone", "stress", "length"), "strip"))
 
 
-def phones_wanted(wanted: Wanted, own: Sequence[str], reporter: Reporter) -> tuple[str, ...]:
+def requested_phones(wanted: RequestedPhones, own: Sequence[str], reporter: Reporter) -> tuple[str, ...]:
     """Return the phones of an inventory; of diphthongs that the model does not have, the vowels."""
     labels = _of_lists(wanted, own, reporter)
     whole = {phone for phone, match in match_phones(labels, own).items() if match.how != "nearness"}
@@ -182,3 +188,69 @@ def _readings(label: str) -> list[str]:
     raised = label[:-1] + _RAISED.get(label[-1], label[-1])
     found = label.lower(), raised, "" if label.isdecimal() else from_xsampa(label) or ""
     return [text for text in dict.fromkeys(found) if sounds_of(text)]
+
+
+OUTPUT, BIAS = "output.weight", "output.bias"  # of the net
+
+
+def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter) -> AnyDecoder:
+    """Return a recogniser of the same model that hears only these phones, blanks and silences.
+
+    The posteriors are those of the model given that no other phone is said: the other classes leave the output layer,
+    and so the softmax, which makes what is left sum to 1.
+
+    Parameters
+    ----------
+    recogniser : Decoder
+    wanted : RequestedPhones
+        In the model's own labels or in IPA. A phone that the model does not have is heard as the most similar one that
+        it has, a diphthong as its vowels.
+    reporter : Reporter
+        Is told which those are, and which phones are like none of the model's.
+
+    Raises
+    ------
+    InputError
+        There are labels that are neither IPA nor the model's, or none is like one of the model's.
+    """
+    own, source = recogniser.phones, wanted.source
+    phones = requested_phones(wanted, own, reporter)
+    matches = match_phones(phones, own)
+    if not matches:
+        raise InputError(f"{source}: none of its phones is like one of the model's", f"its phones: {' '.join(own)}")
+    heard = {match.phone for match in matches.values()} | SILENCES
+    kept = [BLANK, *(k for k, phone in enumerate(own, start=BLANK + 1) if phone in heard)]
+    _say(source, phones, matches, reporter)
+    whole = recogniser.checkpoint
+    counts = whole.facts.get(checkpoint.FREQUENCIES)
+    shares = {checkpoint.FREQUENCIES: [counts[k - 1] for k in kept[1:]]} if counts else {}
+    part = replace(
+        whole,
+        inventory=Inventory(whole.inventory.name, tuple(own[k - 1] for k in kept[1:])),
+        weights={**whole.weights, **{name: whole.weights[name][kept] for name in (OUTPUT, BIAS)}},
+        lm=_part(whole.lm, kept) if whole.lm else None,
+        facts={**whole.facts, **shares, ONLY: f"only the {len(kept) - 1} phones of {source}"},
+    )
+    lstm = PartModel(recogniser.lstm, part.inventory, kept) if recogniser.lstm else None
+    return recogniser.restricted(part, lstm)
+
+
+def _say(source: str, phones: Sequence[str], matches: Mapping[str, Match], reporter: Reporter) -> None:
+    near = [f"{phone} as {match.phone}" for phone, match in matches.items() if match.how == "nearness"]
+    if near:
+        reporter.note(f"{source}: phones that the model does not have are heard as the nearest: {first_few(near, 20)}")
+    other = [f"{phone} as {match.phone}" for phone, match in matches.items() if match.how == "table"]
+    if other:
+        reporter.note(f"{source}: phones that the model spells otherwise: {first_few(other, 20)}")
+    if lost := [phone for phone in phones if phone not in matches]:
+        reporter.warn(f"{source}: no phone of the model is like these, which are never heard: {first_few(lost, 20)}")
+    known = {phone for phone, match in matches.items() if match.how != "nearness"}
+    doubts = [f"{phone} ({meant}?)" for phone in phones if phone not in known and (meant := likely_meant(phone))]
+    if doubts and not is_arpabet(phones):
+        reporter.warn(f"{source}: read as one phone each; did you mean something else? {first_few(doubts, 20)}")
+
+
+def _part(lm: PhoneLM, kept: Sequence[int]) -> PhoneLM:
+    """Return an n-gram of which only some phones are said, as `PartModel`."""
+    numbers = list(kept)
+    return PhoneLM(np.ascontiguousarray(lm.log_probs[:, numbers]), np.ascontiguousarray(lm.next_state[:, numbers]))
