@@ -21,8 +21,8 @@ from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, shard_path, write_shard
-from speechctc.inference.calibration import Calibration
-from speechctc.lm.automaton import PhoneLM
+from speechctc.inference.segmenter import Calibration
+from speechctc.lm.model import PhoneLM
 from speechctc.model.checkpoint import Checkpoint, save_checkpoint
 from speechctc.model.net import build_net
 from speechctc.phones.inventory import inventory_of
