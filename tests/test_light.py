@@ -17,8 +17,7 @@ import torchaudio
 import yaml
 
 import speechctc
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.features.extractor import EPSILON, INT16_SCALE, extractor, sliding_cmn
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint

@@ -228,7 +228,7 @@ class ModelChoice:
         As for `find_model`.
     device : Device
     lms : sequence of Path
-        Language models, see `speechctc.inference.load.with_lms`.
+        Language models, see `speechctc.inference.recogniser.with_lms`.
     lm_weight, beam, min_modulation_db
         In place of the numbers of the model's ``decode`` section.
     or_bundled : bool
@@ -257,14 +257,14 @@ def load_recogniser(model: ModelChoice) -> Recogniser:
 
 def load_decoder(model: ModelChoice) -> Decoder:
     """Load a model to decode, as `load_recogniser`."""
-    from speechctc.inference.load import load_decoder as read
+    from speechctc.inference.recogniser import load_decoder as read
 
     return _load(model, read)
 
 
 def _load(model: ModelChoice, read: Callable[[Path, str], AnyDecoder]) -> AnyDecoder:
     from speechctc.inference.decoder import ONLY
-    from speechctc.inference.load import with_language_models
+    from speechctc.inference.recogniser import with_language_models
     from speechctc.inference.restriction import find_requested, restrict
 
     folder, line = _find(model.place, model.or_bundled)

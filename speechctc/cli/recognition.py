@@ -105,8 +105,8 @@ def _check(given: Decode, audio: list[Path]) -> None:
 def _decode(given: Decode, audio: list[Path]) -> int:
     """Decode; return the exit status."""
     from speechctc.audio.recordings import check_some
+    from speechctc.inference.decoder import Doubt
     from speechctc.inference.output import Work
-    from speechctc.inference.unsure import Doubt
     from speechctc.model.checkpoint import BUILT_IN
     from speechctc.phones.languages import LISTED
     from speechctc.stages.decode import check_nbest, decode

@@ -291,9 +291,9 @@ def mark_checked_command(
 
     From now on their labels count as corrected: start trains on them, and no command writes over them.
     """
+    from speechctc.audio.annotations import read_tiers
     from speechctc.audio.eaf import ENDING, read_eaf
     from speechctc.audio.recordings import TIERS, files_below
-    from speechctc.audio.textgrids import read_tiers
     from speechctc.core import written
 
     found = [file for each in drafts for file in (files_below(each) if each.is_dir() else [each])]

@@ -27,9 +27,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import resampling
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.sound_file import writing
-from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.schema import CorpusConfig, DemoConfig, SpokenConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval, tier_key
+from speechctc.audio.annotations import Interval, read_tiers, tier_key
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import (
@@ -33,7 +33,6 @@ from speechctc.audio.recordings import (
     left_out,
     speaker_of,
 )
-from speechctc.audio.textgrids import read_tiers
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected
 from speechctc.corpora.tier_utterances import LabelledRecording, TierReader

@@ -192,7 +192,7 @@ def find_files(root: Path) -> tuple[dict[str, list[Files]], list[str]]:
     if not root.is_dir():
         raise InputError(f"{root}: a file, not a folder", "set corpus.root to the folder that holds TRAIN and TEST")
     found: dict[str, dict[str, Files]] = {side: {} for side in SPLITS}
-    dialect_sentences, second_copies, doubles = 0, 0, list[str]()
+    dialect_sentences, doubles = 0, list[str]()
     for folder, names in _folders(root):
         side, below = _place(folder.relative_to(root).parts)
         if not below:
@@ -206,21 +206,15 @@ def find_files(root: Path) -> tuple[dict[str, list[Files]], list[str]]:
             id = "-".join((*below, match["stem"])).lower()
             files = found[side].setdefault(id, Files(id, below[-1].lower()))
             kind = "audio" if match["audio"] else "phn"
-            before: Path | None = getattr(files, kind)
-            if before is None:
+            if getattr(files, kind) is None:
                 setattr(files, kind, folder / name)
-            elif before.parent != folder:
-                second_copies += 1
             else:
                 doubles.append(str((folder / name).relative_to(root)))
     if not any(found.values()):
         raise _nothing(root)
     notes = [f"SA sentences left out ({dialect_sentences})"] if dialect_sentences else []
-    if second_copies:
-        notes.append(f"{second_copies} files of a second copy of the same utterances are not used")
     if doubles:
-        what = "files whose names differ from another's in their folder by ending or letter case only"
-        notes.append(f"{len(doubles)} {what} ({first_few(doubles, 3)}) are not used")
+        notes.append(f"{len(doubles)} second files of the same utterances ({first_few(doubles, 3)}) are not used")
     return {side: [found[side][id] for id in sorted(found[side])] for side in SPLITS}, notes
 
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import MAX_OVERLAP, PHN_RATE, Interval, choose_tier, read_phn
+from speechctc.audio.annotations import MAX_OVERLAP, PHN_RATE, Interval, choose_tier, read_phn, read_textgrid
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import (
@@ -21,7 +21,6 @@ from speechctc.audio.recordings import (
     left_out,
     name_of,
 )
-from speechctc.audio.textgrids import read_textgrid
 from speechctc.core import written
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter

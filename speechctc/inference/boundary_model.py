@@ -28,9 +28,8 @@ from speechctc.core.files import readable
 from speechctc.core.tensor_file import load_weights, save_tensors
 from speechctc.ctc.cache import with_cache
 from speechctc.features.extractor import extractor, sliding_cmn
-from speechctc.phones.articulation import PhoneFeatures, sounds_of
+from speechctc.phones.articulation import PhoneFeatures, ipa, is_arpabet, sounds_of
 from speechctc.phones.inventory import SILENCES
-from speechctc.phones.matching import ipa, is_arpabet
 
 MELS = 32
 SHIFT_MS = 5.0

@@ -28,9 +28,8 @@ from speechctc.core.errors import InputError
 from speechctc.ctc.alternatives import Alternatives, alternatives
 from speechctc.inference.placement import Posteriors
 from speechctc.inference.segmenter import MIN_DURATION, OMITTED, PhoneScore, Segment
-from speechctc.phones.articulation import describe
+from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import SILENCES
-from speechctc.phones.matching import ipa, is_arpabet
 
 if TYPE_CHECKING:
     from speechctc.inference.placement import Placement

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from speechctc.inference.boundary_model import CONTEXT, SILENCE, BoundaryModel, has_closures, spelled, step_of
 from speechctc.inference.segmenter import WHOLE, Segment, Span
 from speechctc.inference.streaming import opened
-from speechctc.phones.matching import is_arpabet
+from speechctc.phones.articulation import is_arpabet
 
 EACH = 60  # phones to place together
 MORE = 6  # phones before and after these that are placed with them, and placed again with their own

@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import PHN_RATE, Interval, read_phn
+from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textgrid
 from speechctc.audio.recordings import ENDINGS, Siblings, files_below
-from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError, columns, first_few
-from speechctc.phones.articulation import describe
+from speechctc.phones.articulation import describe, is_arpabet
 from speechctc.phones.inventory import SILENCES
-from speechctc.phones.matching import is_arpabet
 
 WITHIN_MS = (10, 20, 50)
 FIGURES = {"mean_error": "", "median_error": "", "median_lag": "+"}

@@ -9,10 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
-from speechctc.phones.articulation import BACKNESSES, HEIGHTS, MANNERS, PLACES, describe
+from speechctc.phones.articulation import BACKNESSES, HEIGHTS, MANNERS, PLACES, describe, ipa
 from speechctc.phones.folding import Folding
 from speechctc.phones.inventory import SILENCES, nfc
-from speechctc.phones.matching import ipa
 
 EditKind = Literal["right", "substituted", "deleted", "inserted"]
 

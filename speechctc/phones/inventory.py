@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -69,21 +69,10 @@ class Spellings:
 
     def notes(self) -> list[str]:
         """Return which labels were in another form and how often, in words; nothing where there were none."""
-        twofold = {label: count for label, count in self._changed.items() if label in self._forms}
-        other = {label: count for label, count in self._changed.items() if label not in self._forms}
-        notes = []
-        if twofold:
-            what = f"{_labels(twofold)} written in two ways, as one character and as letter and mark"
-            notes.append(f"{what}: {first_few(sorted(twofold))}; both are read as one phone (Unicode NFC)")
-        if other:
-            what = f"{_labels(other)} written as a letter with a mark, now read as one character"
-            notes.append(f"{what} (Unicode NFC): {first_few(sorted(other))}")
-        return notes
-
-
-def _labels(counts: Mapping[str, int]) -> str:
-    count = sum(counts.values())
-    return "1 label was" if count == 1 else f"{count} labels were"
+        if not self._changed:
+            return []
+        what = "labels written as a letter and a mark, and read as one character (Unicode NFC)"
+        return [f"{what}: {self._changed.total()} ({first_few(sorted(self._changed))})"]
 
 
 def spelling_variants(labels: Iterable[str]) -> list[tuple[str, ...]]:

@@ -17,9 +17,8 @@ from typing import Literal, NamedTuple
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_text
-from speechctc.phones.articulation import SOUNDS, plain, sounds_of
+from speechctc.phones.articulation import SOUNDS, is_arpabet, plain, sounds_of
 from speechctc.phones.inventory import TIES, nfc
-from speechctc.phones.matching import is_arpabet
 
 Segment = Literal["labels", "spaces", "ipa"]
 Kind = Literal["tone", "stress", "length", "diacritics"]

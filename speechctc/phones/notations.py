@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from speechctc.core.errors import InputError, first_few
-from speechctc.phones.articulation import plain
+from speechctc.phones.articulation import ipa, is_arpabet, plain
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61, nfc, spelling_key
 from speechctc.phones.label_rules import read_map
-from speechctc.phones.matching import ipa, is_arpabet
 
 Notation = Literal["ipa", "xsampa", "arpabet"]
 CHOICES = ("own", "ipa", "xsampa", "arpabet")

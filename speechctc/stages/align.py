@@ -31,11 +31,10 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.segmenter import WHOLE
 from speechctc.inference.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
-from speechctc.phones.articulation import is_one_phone
+from speechctc.phones.articulation import is_arpabet, is_one_phone
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.label_rules import bare
-from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import Pronouncer
 
 FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries

@@ -17,7 +17,7 @@ from speechctc.audio.sound_file import Blocks
 from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
-from speechctc.inference.decoder import Decoder
+from speechctc.inference.decoder import Decoder, Doubt
 from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
 from speechctc.inference.output import (
     STDIN,
@@ -32,7 +32,6 @@ from speechctc.inference.output import (
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, LOOKAHEAD
-from speechctc.inference.unsure import Doubt
 
 # Offers the results of files in order, where they do not come from this machine's threads; see `decode_sources`.
 Source = Callable[[Decoder, Sequence[Recording], Work, Reporter], AbstractContextManager[Iterator[Any]]]

@@ -20,14 +20,13 @@ from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import Row, is_table, read_table
-from speechctc.inference.load import load_lm
+from speechctc.inference.recogniser import load_lm
 from speechctc.lm.arpa import write_arpa
 from speechctc.lm.model import LanguageModel, NgramModel, sample
 from speechctc.lm.ngram import estimate
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
-from speechctc.phones.articulation import is_one_phone
+from speechctc.phones.articulation import is_arpabet, is_one_phone
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
-from speechctc.phones.matching import is_arpabet
 from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
 from speechctc.phones.texts import encode, listed, read_text, read_unpacked
 

@@ -15,23 +15,21 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Tier, choose_tier, tier_key
+from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
 from speechctc.audio.recordings import (
     Recording,
     Siblings,
     find_recordings,
     left_out,
 )
-from speechctc.audio.textgrids import read_tiers
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, optional, with_extra
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.transcripts import TranscriptOptions, in_table
 from speechctc.pages.figures import draw_measures
-from speechctc.phones.articulation import describe
+from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
-from speechctc.phones.matching import ipa, is_arpabet
 
 if TYPE_CHECKING:
     import parselmouth

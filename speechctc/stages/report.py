@@ -23,8 +23,8 @@ from speechctc.metrics.per import ProtocolScore
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Kind, Tier, Timeline, make_timeline
+from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.folding import Folding
-from speechctc.phones.matching import is_arpabet
 from speechctc.stages.evaluate import Evaluation, score_of, scores_by
 from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance, Times, times_of_labels
 

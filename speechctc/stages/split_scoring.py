@@ -28,10 +28,10 @@ from speechctc.inference.segmenter import Segment
 from speechctc.metrics.edits import right_phones
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
 from speechctc.model.checkpoint import Checkpoint
+from speechctc.phones.articulation import match_phones
 from speechctc.phones.folding import STRIP, Folding, choose_folding, parse_folding
 from speechctc.phones.inventory import SILENCES, Inventory, inventory_of
 from speechctc.phones.label_rules import KINDS, apply_marks, are_strings, kind_of, without_marks
-from speechctc.phones.matching import match_phones
 from speechctc.phones.notations import choose_symbols
 
 HEARD = "corpus.uncorrected=false"
@@ -354,8 +354,9 @@ def in_notation_of(
 ) -> tuple[tuple[Utterance, ...], list[str]]:
     """Return utterances with the labels that a model writes otherwise in its notation.
 
-    Labels are matched by name and by the tables of `speechctc.phones.matching`, as for weights to begin from. A label
-    that the model has no phone for stays as it is, and is an error of the model; pauses are left out if it has none.
+    Labels are matched by name and by the tables of `speechctc.phones.articulation`, as for weights to begin from. A
+    label that the model has no phone for stays as it is, and is an error of the model; pauses are left out if it has
+    none.
 
     Parameters
     ----------

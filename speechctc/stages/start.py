@@ -19,8 +19,8 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey
 from speechctc.metrics.per import known_speakers
 from speechctc.pages.page import render_text
+from speechctc.phones.articulation import match_phones
 from speechctc.phones.label_rules import without_marks
-from speechctc.phones.matching import match_phones
 
 MIN_DEV_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
 

@@ -22,7 +22,7 @@ from speechctc.inference.boundary_training import BoundaryNet, Example, examples
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, arrays_of, find_checkpoint
-from speechctc.phones.matching import is_arpabet
+from speechctc.phones.articulation import is_arpabet
 from speechctc.stages.split_scoring import HEARD, aligned_starts, keep_dev
 from speechctc.stages.used_model import own_folder, write_learned
 

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval, Tier, in_order, tier_key
+from speechctc.audio.annotations import Interval, Tier, in_order, long_text, read_tiers, textgrid_text, tier_key
 from speechctc.audio.recordings import Siblings
-from speechctc.audio.textgrids import long_text, read_tiers, textgrid_text
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.corpora.textgrid import phone_tier

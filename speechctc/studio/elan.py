@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.eaf import xml_text
-from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.studio.plugins import arguments

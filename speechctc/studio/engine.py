@@ -35,11 +35,11 @@ from speechctc.studio.document import Conflict
 from speechctc.studio.sound import Waveform, version
 
 if TYPE_CHECKING:
+    from speechctc.inference.decoder import Doubt
     from speechctc.inference.recogniser import Recogniser
     from speechctc.inference.restriction import RequestedPhones
     from speechctc.inference.result import Recognition
     from speechctc.inference.streaming import Stream
-    from speechctc.inference.unsure import Doubt
 
 ALTERNATIVES = 5  # other phones to name for each phone
 REMEDY = "take the tick from N-gram, and recognise again"
@@ -98,9 +98,8 @@ class Worker:
     def do_load(self, model: Path | None, request: int) -> dict[str, Any]:
         """Load a model, which replaces the one before; return its folder, its phones and a line on it."""
         from speechctc.core.progress import Reporter
-        from speechctc.inference.decoder import ONLY
+        from speechctc.inference.decoder import ONLY, Doubt, has_ngram
         from speechctc.inference.recogniser import Recogniser
-        from speechctc.inference.unsure import Doubt, has_ngram
         from speechctc.model.checkpoint import BUILT_IN
         from speechctc.stages.used_model import find_and_describe
 

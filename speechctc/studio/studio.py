@@ -18,8 +18,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.files import append, is_free, numbered, try_lock, write_file
 from speechctc.core.written import open_plain, refuse_odd
 from speechctc.inference.formats import WRITERS
-from speechctc.phones.articulation import chart
-from speechctc.phones.matching import ipa, is_arpabet
+from speechctc.phones.articulation import chart, ipa, is_arpabet
 from speechctc.studio.document import Document
 from speechctc.studio.engine import Engine, Launch, Recognitions, launch_process
 from speechctc.studio.folder import Folder

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.sound_file import write_wav
-from speechctc.audio.textgrids import textgrid_text
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, check_torch, first_few
 from speechctc.core.parallel import OWN_GROUP, STOP, module_command

@@ -14,8 +14,8 @@ from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.model.net import ConvCTCNet, build_net, net_of
+from speechctc.phones.articulation import Match, match_phones
 from speechctc.phones.inventory import Inventory
-from speechctc.phones.matching import Match, match_phones
 
 # Kinds of corpora whose voices are not those of people.
 SYNTHETIC = ("demo", "espeak", "flite")

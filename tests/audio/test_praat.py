@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval, Tier
-from speechctc.audio.textgrids import long_text, read_tiers
+from speechctc.audio.annotations import Interval, Tier, long_text, read_tiers
 
 parselmouth = pytest.importorskip("parselmouth", reason="praat-parselmouth is not installed")
 ODD = ["a", "", 'say "ʃ"', "t͡ɕ", "é", "e\u0301", "\\bs", "two\nlines", "𐞁", "<b>&", "!", "#", "1.5", " ", "ＡＢ", "'x'"]

@@ -10,8 +10,7 @@ from typing import Literal
 import pytest
 from praatio.utilities import textgrid_io
 
-from speechctc.audio.annotations import Interval, Tier, read_phn
-from speechctc.audio.textgrids import long_text, read_textgrid, read_tiers, textgrid_text
+from speechctc.audio.annotations import Interval, Tier, long_text, read_phn, read_textgrid, read_tiers, textgrid_text
 from speechctc.core.errors import InputError
 
 WANTED = {

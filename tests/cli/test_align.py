@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import read_textgrid, textgrid_text
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import files
 from speechctc.corpora.registry import read_corpus

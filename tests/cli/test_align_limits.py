@@ -11,9 +11,8 @@ import pytest
 import soundfile
 from pympi import Elan
 
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.audio.recordings import Recording
-from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table, read_transcript
 from tests.cli.test_align_words import write_words

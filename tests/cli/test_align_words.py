@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import read_textgrid, textgrid_text
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from tests.command import Command, one_line_error
 from tests.stages.test_scored_corpus import renamed
 from tests.tiny_model import sing, write_song

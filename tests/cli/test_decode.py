@@ -19,9 +19,8 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.audio.eaf import eaf_text
-from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.studio.folder import Folder
 from tests.command import Command
 from tests.tiny_model import write_song

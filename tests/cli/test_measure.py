@@ -13,8 +13,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.pages.figures import draw_measures
 from speechctc.stages.measure import Praat, PraatSettings
 from tests.command import Command, one_line_error

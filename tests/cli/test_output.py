@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.cli.options import write_utf8
 from speechctc.inference.formats import WRITERS, Layout, RecordingName
 from speechctc.inference.output import OutputOptions, opened_out

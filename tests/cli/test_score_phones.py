@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.textgrids import read_textgrid
+from speechctc.audio.annotations import read_textgrid
 from tests.browser import browser, console, set_screen
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error

@@ -11,8 +11,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.inference.boundary_model import FILE, BoundaryModel
 from speechctc.inference.recogniser import Recogniser

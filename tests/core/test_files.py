@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.annotations import read_phn
+from speechctc.audio.annotations import read_phn, read_tiers
 from speechctc.audio.eaf import read_eaf
-from speechctc.audio.textgrids import read_tiers
 from speechctc.config.load import read_yaml
 from speechctc.core import files
 from speechctc.core import files as drafts

@@ -13,7 +13,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.audio.textgrids import read_textgrid
+from speechctc.audio.annotations import read_textgrid
 from speechctc.config.schema import CorpusConfig, DemoConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
@@ -235,28 +235,9 @@ def test_levels_are_those_wanted_and_nothing_clips(corpus: Corpus) -> None:
 # --- sentences, voices, labels ---
 
 
-def test_there_are_sentences_and_voices_enough() -> None:
-    texts, config = bundled_sentences(), DemoConfig()
-    assert len(texts) == len(set(texts)) >= 300 and config.sentences >= 300
-    assert all(4 <= len(text.split()) <= 12 and text.isascii() and text[-1] in ".?" for text in texts)
-    voices = synthesisers.sample_demo_speakers(config)
-    assert len({(voice.voice, voice.pitch, voice.rate) for voice in voices}) >= 40
-    assert len({voice.voice for voice in voices}) >= 40
-    assert len({voice.name for voice in voices}) == len(voices) == 48
-    assert sum(len(voice.texts) for voice in voices if voice.split == "train") == 1296
-
-
 def test_no_variant_is_in_two_splits() -> None:
     everyone = [name for split in VARIANTS.values() for variants in split.values() for name in variants]
     assert len(everyone) == len(set(everyone))
-
-
-def test_the_voices_hang_on_the_seed_alone() -> None:
-    assert (
-        synthesisers.sample_demo_speakers(SMALL)
-        == synthesisers.sample_demo_speakers(SMALL)
-        != synthesisers.sample_demo_speakers(SMALL.model_copy(update={"seed": 1}))
-    )
 
 
 def test_every_training_sentence_is_said_and_by_no_voice_twice() -> None:

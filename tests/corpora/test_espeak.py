@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.textgrids import read_textgrid
+from speechctc.audio.annotations import read_textgrid
 from speechctc.config.schema import CorpusConfig, EspeakConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
@@ -122,10 +122,6 @@ def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             read_corpus(made.model_copy(update={"root": tmp_path / "new", **settings}))
     assert not (tmp_path / "new").exists()
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").write_text("keep")
-    with pytest.raises(InputError, match="not a corpus of eSpeak NG, but other files"):
-        read_corpus(made.model_copy(update={"root": tmp_path / "mine"}))
 
 
 def test_sentences_of_a_text(tmp_path: Path) -> None:

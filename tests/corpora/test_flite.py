@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.textgrids import read_textgrid
+from speechctc.audio.annotations import read_textgrid
 from speechctc.config.schema import CorpusConfig, FliteConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS

@@ -9,12 +9,12 @@ import pytest
 import soundfile
 from praatio import textgrid
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.textgrid import phone_tier
 from speechctc.inference.formats import audacity_text
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -194,3 +194,11 @@ def test_nothing_usable_is_said(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.zeros(8000), 8000)
     with pytest.raises(InputError, match=r"no recording can be used.*no TextGrid beside"):
         read(tmp_path)
+
+
+def test_the_tier_of_phones_is_found_in_misspelt_textgrids(tmp_path: Path) -> None:
+    write(tmp_path, "a", "a b", tier="SEGM")
+    write(tmp_path, "b", "s aa", tier="segm")
+    (tmp_path / "c.TextGrid").write_text("nothing")
+    tier, note = phone_tier([tmp_path / f"{name}.TextGrid" for name in "abc"])
+    assert tier == "SEGM" and "'SEGM' (4 labels" in note

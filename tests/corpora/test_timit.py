@@ -1,12 +1,15 @@
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import soundfile
 
 from speechctc.audio import sound_file
+from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
+from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.timit import CORE_TEST, DEV, Files, divide, find_files, read_timit
 from speechctc.phones.inventory import TIMIT61
 from tests.corpora.timit_layout import LABELS, write_corpus, write_utterance
@@ -68,7 +71,7 @@ def test_of_doubled_endings_the_plain_one_is_read_and_the_others_are_said(tmp_pa
     corpus = read_timit(tmp_path)
     assert [utterance.audio.name for utterance in corpus.splits["train"]] == ["SX1.WAV"]
     names = "(TRAIN/DR1/FABC0/sx1.flac, TRAIN/DR1/FABC0/SX1.WAV.wav) are not used"
-    assert [note for note in corpus.notes if note.startswith("2 files") and note.endswith(names)]
+    assert [note for note in corpus.notes if note.startswith("2 second files") and note.endswith(names)]
 
 
 def test_dialect_sentences_and_hidden_files_are_left_out(tmp_path: Path) -> None:
@@ -86,7 +89,7 @@ def test_a_second_copy_is_said_and_not_used(tmp_path: Path) -> None:
     write_corpus(tmp_path / "b", {"TRAIN": TRAIN})
     corpus = read_timit(tmp_path)
     assert sum(len(corpus.splits[split]) for split in SPLITS) == 6
-    assert any("12 files of a second copy" in note for note in corpus.notes)
+    assert any("12 second files of the same utterances" in note for note in corpus.notes)
 
 
 def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
@@ -362,3 +365,26 @@ def test_real_labels_lie_on_real_sounds(shared_data: Path) -> None:
                     above.append(float(spectrum[len(spectrum) * 3 // 8 :].sum() / spectrum.sum()))
     assert np.median(power["aa"]) > 30 * np.median(power["h#"])
     assert np.median(above) > 0.7, "of the power of s, most is above 3 kHz"
+
+
+# --- by a config ---
+
+
+@pytest.mark.parametrize("kind", ["timit", "demo"])
+def test_a_kind_that_needs_a_root_says_so(kind: Literal["timit", "demo"]) -> None:
+    with pytest.raises(InputError, match=f"corpus.root is not set, and corpus.kind is {kind}"):
+        read_corpus(CorpusConfig(kind=kind))
+
+
+def test_timit_is_read_with_the_configs_phones_and_share(tmp_path: Path) -> None:
+    write_corpus(tmp_path, {"TRAIN": ["FABC0", "MDEF0", "MGHI0", "FJKL0"]})
+    corpus = read_corpus(CorpusConfig(kind="timit", root=tmp_path, phones="timit48", dev_share=0.5))
+    assert corpus.phone_set == "timit48"
+    assert len({utterance.speaker for utterance in corpus.splits["dev"]}) == 2
+    assert corpus.splits["train"][0].phones == ("sil", "sh", "iy", "sil")
+
+
+def test_the_channel_of_the_config_is_read_in_every_kind(tmp_path: Path) -> None:
+    write_corpus(tmp_path, {"TRAIN": ["FABC0", "MDEF0"]})
+    corpus = read_corpus(CorpusConfig(kind="timit", root=tmp_path, channel=1))
+    assert {utterance.channel for utterance in corpus.splits["train"]} == {1}

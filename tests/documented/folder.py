@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.audio.eaf import eaf_text
-from speechctc.audio.textgrids import read_textgrid, textgrid_text
 from speechctc.config.schema import CorpusConfig, DemoConfig
 from speechctc.corpora.registry import read_corpus
 from speechctc.phones.folding import parse_folding

@@ -14,11 +14,10 @@ from pathlib import Path
 import torch
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import read_phn
+from speechctc.audio.annotations import read_phn, read_textgrid, read_tiers
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
 from speechctc.audio.sound_file import channels_differ
-from speechctc.audio.textgrids import read_textgrid, read_tiers
 from speechctc.config.load import known_keys, load_config
 from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
@@ -28,13 +27,11 @@ from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.textgrid import phone_tier
 from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
 from speechctc.features.shards import read_split
-from speechctc.inference.load import load_lm
-from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.recogniser import Recogniser, load_lm
 from speechctc.inference.restriction import read_inventory
 from speechctc.model.checkpoint import load_checkpoint
-from speechctc.phones.articulation import sounds_of
+from speechctc.phones.articulation import match_phones, sounds_of
 from speechctc.phones.label_rules import LabelRules, divide_phone, read_map
-from speechctc.phones.matching import match_phones
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.pronouncer import read_dictionary
 from speechctc.phones.texts import read_text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import textgrid_text
 from speechctc.core import written
 from speechctc.inference.formats import WRITERS
 from speechctc.inference.result import Recognition

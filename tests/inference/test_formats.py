@@ -15,9 +15,8 @@ import openpyxl
 import pytest
 import tgt
 
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, read_textgrid
 from speechctc.audio.recordings import Recording
-from speechctc.audio.textgrids import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.inference import formats
 from speechctc.inference.formats import WRITERS, Layout, RecordingName

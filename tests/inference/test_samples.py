@@ -13,7 +13,7 @@ import soundfile
 import torch
 
 import speechctc
-from speechctc.audio.textgrids import read_textgrid
+from speechctc.audio.annotations import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.inference import decoder
 from speechctc.inference.recogniser import Recogniser

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torchaudio
 from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.audio import resampling, sound_file
-from speechctc.config.load import load_config
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.features.extractor import extractor, local_cmn
 from speechctc.features.filterbank import (
@@ -151,49 +149,6 @@ def test_less_context_than_half_the_receptive_field_would_not_do(monkeypatch: py
     expected = whole.apply(static_features(torch.from_numpy(recording), whole.features))
     monkeypatch.setattr("speechctc.inference.streaming.receptive_field", lambda *_: receptive_field(*_) - 2)
     assert float((whole.in_blocks(recording, [5000], 40) - expected).abs().max()) > 1e-4
-
-
-@pytest.mark.parametrize("name", ["demo", "zhang2016"])
-def test_the_configs_that_come_along(name: str) -> None:
-    config = load_config(name)
-    narrow = {"convs": (4,) * len(config.model.convs), "dense": (6,), "dropout": 0.0}
-    whole = Whole(config.model.model_dump() | narrow, config.features.model_dump(exclude={"mels"}))
-    recording = noise(48_321)
-    expected = whole.apply(static_features(torch.from_numpy(recording), whole.features))
-    torch.testing.assert_close(whole.in_blocks(recording, [1600], 60), expected, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("rate", "wanted"), [(44100, 16000), (48000, 16000), (8000, 16000), (11025, 16000), (96000, 8000), (22050, 16000)]
-)
-@pytest.mark.parametrize("length", [1, 50, 4_000, 30_001])
-def test_resampling_in_blocks_equals_that_of_the_whole(rate: int, wanted: int, length: int) -> None:
-    samples = noise(length, rate)
-    exact = torch.from_numpy(samples).double()
-    at_once = torchaudio.functional.resample(exact, rate, wanted, resampling.ZERO_CROSSINGS).numpy()
-    whole = resampling.resample(samples, rate, wanted)
-    assert whole.shape == at_once.shape
-    scale = float(np.abs(samples).max())  # the filter itself is made in float32
-    np.testing.assert_allclose(whole, at_once, rtol=0, atol=2e-5 * scale)
-    for sizes in ([777, 1, 5000], [length]):
-        found = np.concatenate(list(resampling.resample_blocks(cut(samples, sizes), rate, wanted)))
-        np.testing.assert_array_equal(found, whole)
-
-
-@pytest.mark.parametrize(("rate", "channels"), [(16000, 1), (44100, 2)])
-def test_an_opened_recording_has_the_samples_of_a_read_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: int, channels: int
-) -> None:
-    import soundfile
-
-    samples = np.stack([noise(50_000, k) for k in range(channels)], axis=1)
-    soundfile.write(tmp_path / "a.wav", samples, rate, subtype="FLOAT")
-    expected, seconds = sound_file.read(tmp_path / "a.wav", 16000)
-    monkeypatch.setattr(sound_file, "BLOCK", 4321)
-    with sound_file.opened(tmp_path / "a.wav", 16000) as blocks:
-        pieces = list(blocks)
-    assert len(pieces) >= 5 and blocks.seconds == pytest.approx(seconds)
-    np.testing.assert_array_equal(np.concatenate(pieces), expected)
 
 
 @pytest.mark.shared

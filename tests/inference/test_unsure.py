@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from speechctc.core.errors import InputError
+from speechctc.inference.decoder import MIN_CONFIDENCE, MIN_CONFIDENCE_WITHOUT_LM, MIN_PHONES, Doubt
 from speechctc.inference.output import OutputOptions, Work
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import Logits
-from speechctc.inference.unsure import MIN_CONFIDENCE, MIN_CONFIDENCE_WITHOUT_LM, MIN_PHONES, Doubt
 from speechctc.stages.decode import decode
 from tests.tiny_model import write_song
 from tests.train_helpers import Recorder

@@ -19,7 +19,6 @@ from speechctc.lm.search import (
     LmSearch,
     Ranker,
     RankingSearch,
-    best_labels,
     choose_search,
     collapse,
     method,
@@ -130,13 +129,6 @@ def test_which_search_is_meant() -> None:
         settings = config(**decode)
         assert isinstance(choose_search(models[0], models[1], settings, CLASSES), kind)
         assert words in method(models[0], models[1], settings)
-
-
-def test_without_a_model_the_search_finds_the_most_probable_sequence() -> None:
-    """The best path is of blanks alone; all paths of one phone together have more."""
-    log_probs = np.log(np.array([[0.6, 0.4], [0.6, 0.4]], np.float32))
-    search = choose_search(None, None, config(search="beam", beam=64), 2)
-    assert best_labels(search, log_probs) == [1]
 
 
 def test_the_flat_ngram_is_a_distribution() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.metrics.boundary_errors import boundary_errors, class_of, score_boundaries
 

@@ -5,10 +5,7 @@ import pytest
 
 from speechctc.metrics.per import (
     DRAWS,
-    MIN_PHONES,
-    MIN_SPEAKERS,
     EditCounts,
-    Reliability,
     draw_rates,
     edit_counts,
     reliability,
@@ -130,21 +127,6 @@ def test_no_errors_are_not_taken_for_certainty_and_one_utterance_for_nothing() -
     alone = reliability([counted(2, 10)], ["a"])
     assert alone.low is None and "no interval" in alone.to_text()
     assert reliability([], []).low is None
-
-
-def test_the_interval_in_words() -> None:
-    assert Reliability(1.0, 2.5, "utterances", None, 1, 12).to_text() == (
-        "95 % interval 1.0 to 2.5, drawn over utterances; speakers not known, 12 utterances, 1 phone"
-    )
-    assert Reliability(None, None, "utterances", 1, 7, 1).to_text() == (
-        "no interval from one utterance; 1 speaker, 1 utterance, 7 phones"
-    )
-
-
-def test_caution_begins_below_the_limits() -> None:
-    assert Reliability(1.0, 2.0, "speakers", MIN_SPEAKERS, MIN_PHONES, 9).caution == ""
-    assert Reliability(1.0, 2.0, "speakers", MIN_SPEAKERS, MIN_PHONES - 1, 9).caution.startswith("not reliable")
-    assert "speaker" in Reliability(1.0, 2.0, "utterances", MIN_SPEAKERS - 1, MIN_PHONES, 9).caution
 
 
 def counts_by_hand(a: list[str], b: list[str]) -> set[tuple[int, int, int]]:

@@ -17,7 +17,7 @@ import pytest
 import soundfile
 
 import speechctc
-from speechctc.audio.textgrids import read_textgrid
+from speechctc.audio.annotations import read_textgrid
 from speechctc.core.progress import Reporter
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.recogniser import Recogniser

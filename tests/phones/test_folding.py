@@ -63,12 +63,6 @@ def test_a_mapping_that_chains_is_refused(mapping: dict[str, str | None]) -> Non
         parse_folding(mapping)
 
 
-def test_every_folding_says_its_protocol_in_one_line() -> None:
-    for name in ("none", "timit48", "timit39", "cmu37"):
-        assert parse_folding(name).name == name
-        assert parse_folding(name).protocol and "\n" not in parse_folding(name).protocol
-
-
 def test_an_unknown_folding_names_those_there_are() -> None:
     with pytest.raises(InputError, match="timit39, cmu37"):
         parse_folding("timit40")

@@ -6,9 +6,8 @@ import unicodedata
 
 import pytest
 
-from speechctc.phones.articulation import SOUNDS, describe, distance, sounds_of
+from speechctc.phones.articulation import SOUNDS, Match, describe, distance, is_arpabet, match_phones, sounds_of
 from speechctc.phones.inventory import CMU39, TABLES, TIMIT61
-from speechctc.phones.matching import Match, is_arpabet, match_phones
 
 
 def matched(phone: str, known: tuple[str, ...], beside: str = "ʃ ŋ ə") -> Match | None:

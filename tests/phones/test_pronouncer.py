@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from speechctc.core.errors import InputError
+from speechctc.phones.articulation import match_phones
 from speechctc.phones.espeak import ipa_phones
 from speechctc.phones.inventory import CMU39, Inventory, named_inventory
-from speechctc.phones.matching import match_phones
 from speechctc.phones.pronouncer import Pronouncer, divide
 
 CMU = named_inventory("cmu39")

@@ -13,8 +13,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.stages.check_labels import doubt
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song

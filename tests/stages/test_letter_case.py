@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.recordings import Recording, Siblings, find_recordings
-from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.survey import describe, survey

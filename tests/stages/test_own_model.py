@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import speechctc as package
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN

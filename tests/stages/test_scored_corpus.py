@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.recordings import find_recordings
-from speechctc.audio.textgrids import textgrid_text
 from speechctc.config.load import load_config
 from speechctc.core import written
 from speechctc.core.errors import InputError

@@ -11,8 +11,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.studio.engine import serve
 from speechctc.studio.journal import Phone
 from speechctc.studio.server import HEADER, Guard, build_app

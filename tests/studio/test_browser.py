@@ -15,8 +15,10 @@ pytest.importorskip("selenium", reason="selenium, of the extra dev, is not insta
 
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-from speechctc.audio.annotations import Interval  # noqa: E402
-from speechctc.audio.textgrids import read_textgrid  # noqa: E402
+from speechctc.audio.annotations import (
+    Interval,  # noqa: E402
+    read_textgrid,  # noqa: E402
+)
 from tests.studio import page as browser  # noqa: E402
 from tests.studio.folders import write_labelled
 from tests.tiny_model import write_song  # noqa: E402

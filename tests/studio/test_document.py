@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import tgt
 
-from speechctc.audio.annotations import Interval, Tier
-from speechctc.audio.textgrids import long_text, read_textgrid, read_tiers, textgrid_text
+from speechctc.audio.annotations import Interval, Tier, long_text, read_textgrid, read_tiers, textgrid_text
 from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition

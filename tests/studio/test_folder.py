@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.textgrids import read_textgrid
+from speechctc.audio.annotations import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder

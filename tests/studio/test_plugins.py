@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import textgrid_text
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.studio import elan
 from speechctc.studio.elan import read_parameters, read_spans, write_tier

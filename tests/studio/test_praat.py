@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.annotations import Interval
-from speechctc.audio.textgrids import read_textgrid, textgrid_text
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.studio.plugins import PRAAT, in_folder, write
 from tests.tiny_model import write_song
 

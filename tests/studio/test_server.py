@@ -19,12 +19,12 @@ import pytest
 import soundfile
 from starlette.testclient import TestClient
 
-from speechctc.audio.textgrids import read_textgrid
+from speechctc.audio.annotations import read_textgrid
 from speechctc.cli.recognition import studio_command
 from speechctc.core.errors import InputError
+from speechctc.inference.decoder import MIN_PHONES
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.unsure import MIN_PHONES
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.phones.articulation import SOUNDS
 from speechctc.studio.folder import Folder

@@ -1,4 +1,5 @@
 import random
+from collections import Counter
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
@@ -6,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.corpora.corpus import Corpus, Utterance
-from speechctc.corpora.corpus_builder import CorpusBuilder, choose_dev, hold_out
+from speechctc.corpora.corpus_builder import CorpusBuilder, choose_dev, hold_out, not_phones
 
 
 def utterances(speakers: list[str], each: int = 3) -> list[Utterance]:
@@ -177,3 +178,10 @@ def test_labels_that_are_trained_on_are_counted(count: int, said: bool) -> None:
     corpus = Corpus({"train": tuple(train), "dev": tuple(dev), "test": ()}, "found").with_repeats()
     expected = f"dev: {count} of {len(dev)} utterances have the labels of one in training"
     assert [warning.startswith(expected) for warning in corpus.warnings] == [True] * said
+
+
+def test_noise_is_told_from_pauses_and_from_phones_in_brackets() -> None:
+    noise = {"<laugh>", "[laughter]", "(cough)", "XXX", "xxx", "***"}
+    pauses = {"<sil>", "SIL", "<p:>", "<PAUSE>"}
+    found = {kind: set(there) for kind, there, _ in not_phones(Counter([*noise, *pauses, "(ə)", "[tʰ]", "a", "*"]))}
+    assert found == {"pauses": pauses, "unclear speech": noise | {"*"}}
