@@ -115,9 +115,6 @@ def test_scores_are_not_written_over_a_persons_file(speechctc: Command, here: Pa
     assert speechctc("export", "given", "--model", tiny_model).status == 0
     assert "exists already" in one_line_error(speechctc("export", "given", "--model", tiny_model))
     assert speechctc("export", "given", "--model", tiny_model, "--overwrite").status == 0
-    Path("given/notes.md").write_text("mine")
-    said = one_line_error(speechctc("export", "given", "--model", tiny_model, "--overwrite"))
-    assert "holds more than an exported model (notes.md)" in said
 
 
 def test_recordings_of_one_name_stay_apart(speechctc: Command, here: Path) -> None:

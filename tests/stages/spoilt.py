@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,20 +69,25 @@ def song(seed: int) -> NDArray[np.float32]:
     return 0.5 * speak(SONG, np.random.default_rng(100 + seed))
 
 
-def _clipped(tones: Tones) -> None:
-    tones.add("train", "clipped", np.clip(20 * song(1), -0.9, 0.9), SONG)
+Plant = Callable[[Tones], object]
+EACH = ("train", "dev", "test")
+SPREAD = (*["train"] * 5, "dev", "test")
+WIDE = (*["train"] * 12, *["dev", "test"] * 2)
 
 
-def _silent(tones: Tones) -> None:
-    tones.add("train", "silent", 1e-5 * song(2), SONG)
+def one(name: str, samples: Callable[[], NDArray[Any]] | None, phones: list[str] = SONG, **more: Any) -> Plant:
+    """Return what adds an utterance to train; without samples, its recording is missing."""
+    return lambda tones: tones.add("train", name, samples() if samples else None, phones, **more)
 
 
-def _quiet(tones: Tones) -> None:
-    tones.add("train", "quiet", 0.004 * song(3), SONG)
+def several(name: str, seed: int, splits: Sequence[str], *texts: str) -> Plant:
+    """Return what adds an utterance to each of the splits, with the phones of the texts by turns."""
 
+    def plant(tones: Tones) -> None:
+        for k, split in enumerate(splits):
+            tones.add(split, f"{name}{k}", song(seed + k), texts[k % len(texts)].split())
 
-def _offset(tones: Tones) -> None:
-    tones.add("train", "offset", song(4) + 0.1, SONG)
+    return plant
 
 
 def _empty(tones: Tones) -> None:
@@ -110,10 +115,6 @@ def _cut(tones: Tones) -> None:
     path.write_bytes(path.read_bytes()[:-4000])
 
 
-def _missing(tones: Tones) -> None:
-    tones.add("train", "missing", None, SONG)
-
-
 def _low_rate(tones: Tones) -> None:
     samples = speak(["low", "mid", "high", "mid", "low"], np.random.default_rng(8), 8000)
     soundfile.write(tones.add("train", "lowrate", None, SONG), 0.5 * samples, 8000)
@@ -129,10 +130,6 @@ def _channels(tones: Tones) -> None:
     a, b = song(10), speak(["top", "high", "mid", "low", "top"], np.random.default_rng(11))
     size = min(len(a), len(b))
     tones.add("train", "stereo", np.stack([a[:size], b[:size]], axis=1), SONG)
-
-
-def _long(tones: Tones) -> None:
-    tones.add("train", "long", np.tile(song(12), 80), SONG * 80)
 
 
 def _twice(tones: Tones) -> None:
@@ -155,109 +152,49 @@ def _speaker(tones: Tones) -> None:
         tones.add(split, f"kim-{split}", song(16 + k), SONG, speaker="kim")
 
 
-def _nameless(tones: Tones) -> None:
-    tones.add("train", "nameless", song(18), SONG, speaker="")
-
-
-def _rare(tones: Tones) -> None:
-    for k, split in enumerate(("train", "dev", "test")):
-        tones.add(split, f"rare-{split}", song(19 + k), ["low", "once", "high", "top", "low"])
-
-
-def _only_train(tones: Tones) -> None:
-    for k in range(6):
-        tones.add("train", f"hidden{k}", song(22 + k), ["low", "hidden", "high", "top", "low"])
-
-
-def _only_dev(tones: Tones) -> None:
-    tones.add("dev", "new", song(28), ["low", "unheard", "high", "top", "low"])
-
-
-def _spelling(tones: Tones) -> None:
-    for k, split in enumerate(("train",) * 12 + ("dev", "test") * 2):
-        tones.add(split, f"spelt{k}", song(29 + k), ["low", "g" if k % 2 else "ɡ", "high", "top", "low"])
-
-
-def _notations(tones: Tones) -> None:
-    for k, split in enumerate(("train",) * 12 + ("dev", "test") * 2):
-        labels = "aa iy sh y aa" if k % 2 else "ɑ i ʃ j ɑ"
-        tones.add(split, f"noted{k}", song(60 + k), labels.split())
-
-
 def _strings(tones: Tones) -> None:
     names = dict(zip(PHONES, ("ʃaka", "kʰuʃi", "mat͡sə", "ɲiku"), strict=True))
     for row in (row for rows in tones.rows.values() for row in rows):
         row["phones"] = [names[phone] for phone in row["phones"]]
 
 
-def _pause(tones: Tones) -> None:
-    for k, split in enumerate(("train",) * 5 + ("dev", "test")):
-        tones.add(split, f"pause{k}", song(45 + k), ["low", "<pause>", "high", "top", "low"])
-
-
-def _unclear(tones: Tones) -> None:
-    for k, split in enumerate(("train",) * 5 + ("dev", "test")):
-        tones.add(split, f"unclear{k}", song(52 + k), ["low", "xxx", "high", "top", "low"])
-
-
-def _short(tones: Tones) -> None:
-    tones.add("train", "short", song(59)[:1600], SONG * 2)
-
-
-def _unlabelled(tones: Tones) -> None:
-    tones.add("train", "unlabelled", song(60), [])
-
-
-def _half_labelled(tones: Tones) -> None:
-    tones.add("train", "half", np.tile(song(61), 6), ["low"])
-
-
-def _malformed(tones: Tones) -> None:
-    tones.add("train", "malformed", song(62), SONG, channel="left")
-
-
-def _same_id(tones: Tones) -> None:
-    tones.add("train", "train0", None, SONG)
-
-
-def _one_label(tones: Tones) -> None:
-    for k in range(12):
-        tones.add("train", f"filler{k}", song(63 + k), ["low"] * 5)
-
-
-FAULTS: dict[str, tuple[Callable[[Tones], None], str, str]] = {
-    "a clipped recording": (_clipped, "clipped", "clipped.wav"),
-    "a silent recording": (_silent, "silent", "silent.wav"),
-    "a very quiet recording": (_quiet, "quiet", "quiet.wav"),
-    "an offset": (_offset, "offset", "offset.wav"),
+FAULTS: dict[str, tuple[Plant, str, str]] = {
+    "a clipped recording": (one("clipped", lambda: np.clip(20 * song(1), -0.9, 0.9)), "clipped", "clipped.wav"),
+    "a silent recording": (one("silent", lambda: 1e-5 * song(2)), "silent", "silent.wav"),
+    "a very quiet recording": (one("quiet", lambda: 0.004 * song(3)), "quiet", "quiet.wav"),
+    "an offset": (one("offset", lambda: song(4) + 0.1), "offset", "offset.wav"),
     "an empty file": (_empty, "unreadable", "empty.wav"),
     "text for audio": (_text, "unreadable", "text.wav"),
     "a sample that is no number": (_nan, "unreadable", "nan.wav"),
     "a file copied as text": (_as_text, "copied-as-text", "ascii.wav"),
     "a file cut short": (_cut, "cut-short", "cut.wav"),
-    "a missing recording": (_missing, "left-out", "missing"),
+    "a missing recording": (one("missing", None), "left-out", "missing"),
     "a low sample rate": (_low_rate, "low-rate", "lowrate.wav"),
     "telephone speech": (_telephone, "telephone", "phoned.wav"),
     "two speakers in two channels": (_channels, "channels-differ", "stereo.wav"),
-    "a recording of a minute": (_long, "long", "long.wav"),
+    "a recording of a minute": (one("long", lambda: np.tile(song(12), 80), SONG * 80), "long", "long.wav"),
     "a recording twice": (_twice, "duplicates", "one (train) = two (train)"),
     "a recording in two splits": (_across, "duplicates-across", "across-dev (dev)"),
     "a recording with two transcripts": (_differ, "duplicates-differ", "this (train)"),
     "a speaker in two splits": (_speaker, "speakers-shared", "kim (test, train)"),
-    "an utterance without a speaker": (_nameless, "no-speaker", "nameless"),
-    "a rare phone": (_rare, "rare-phones", "once (1)"),
-    "a phone that is never scored": (_only_train, "one-split", "hidden (6)"),
-    "a phone that is never trained": (_only_dev, "left-out", "unheard"),
-    "two spellings": (_spelling, "spellings", "U+0261"),
-    "two notations": (_notations, "notations", "iy ("),
+    "an utterance without a speaker": (one("nameless", lambda: song(18), speaker=""), "no-speaker", "nameless"),
+    "a rare phone": (several("rare", 19, EACH, "low once high top low"), "rare-phones", "once (1)"),
+    "a phone that is never scored": (
+        several("hidden", 22, EACH[:1] * 6, "low hidden high top low"),
+        "one-split",
+        "hidden (6)",
+    ),
+    "a phone that is never trained": (several("new", 28, ["dev"], "low unheard high top low"), "left-out", "unheard"),
+    "two spellings": (several("spelt", 29, WIDE, "low ɡ high top low", "low g high top low"), "spellings", "U+0261"),
+    "two notations": (several("noted", 60, WIDE, "ɑ i ʃ j ɑ", "aa iy sh y aa"), "notations", "iy ("),
     "strings of IPA as phones": (_strings, "strings", "ʃaka ("),
-    "pauses as phones": (_pause, "pauses", "<pause> (7)"),
-    "unclear speech as a phone": (_unclear, "unclear", "xxx (7)"),
-    "too few frames": (_short, "too-short", "short (10 phones"),
-    "sound without labels": (_unlabelled, "no-phones", "unlabelled"),
-    "labels for a part": (_half_labelled, "speech-rate", "half"),
-    "a malformed row": (_malformed, "left-out", "malformed"),
-    "an id twice": (_same_id, "left-out", "train0"),
-    "a label for everything": (_one_label, "one-label", "low ("),
+    "pauses as phones": (several("pause", 45, SPREAD, "low <pause> high top low"), "pauses", "<pause> (7)"),
+    "unclear speech as a phone": (several("unclear", 52, SPREAD, "low xxx high top low"), "unclear", "xxx (7)"),
+    "too few frames": (one("short", lambda: song(59)[:1600], SONG * 2), "too-short", "short (10 phones"),
+    "sound without labels": (one("unlabelled", lambda: song(60), []), "no-phones", "unlabelled"),
+    "labels for a part": (one("half", lambda: np.tile(song(61), 6), ["low"]), "speech-rate", "half"),
+    "a malformed row": (one("malformed", lambda: song(62), channel="left"), "left-out", "malformed"),
+    "an id twice": (one("train0", None), "left-out", "train0"),
+    "a label for everything": (several("filler", 63, EACH[:1] * 12, "low low low low low"), "one-label", "low ("),
 }
 """Each fault: what plants it, the kind of finding it must give, and what the places of that finding must name."""

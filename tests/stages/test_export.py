@@ -64,15 +64,12 @@ def test_it_is_half_as_large_and_says_nothing_of_this_machine(run: Path, trained
     assert json.loads(about)["phones"] == json.loads((run / "best" / "checkpoint.json").read_text())["phones"]
 
 
-def test_a_model_card_is_written_and_a_persons_is_kept(run: Path, here: Path) -> None:
+def test_a_model_card_is_written(run: Path, here: Path) -> None:
     export(run, here / "given")
     card = (here / "given" / "README.md").read_text(encoding="utf-8")
     net = net_of(load_checkpoint(here / "given"))
     assert f"{sum(each.numel() for each in net.parameters()):,} parameters" in card
     assert "| an n-gram of phones" in card and "--model given" in card and "{" not in card
-    (here / "given" / "README.md").write_text("Mine: forty speakers of Kalo.", encoding="utf-8")
-    export(run, here / "given", overwrite=True)
-    assert (here / "given" / "README.md").read_text(encoding="utf-8") == "Mine: forty speakers of Kalo."
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
@@ -210,9 +207,6 @@ def test_a_model_that_comes_along_is_used_for_want_of_another_and_said_so(
     export(run, here / "given")
     monkeypatch.setattr(checkpoints, "BUILT_IN", here / "given")
     recording = next(extracted.parent.rglob("*.wav"))
-    asked = CliRunner().invoke(app, ["decode", str(recording)])
-    assert asked.exit_code == 0 and "bundled" not in asked.output
-    assert "/best (the latest run, as no --model was given): 4 phones (found), trained on " in asked.stderr
     shutil.rmtree(run)
     (here / "runs" / "latest").unlink()
     asked = CliRunner().invoke(app, ["decode", str(recording)])

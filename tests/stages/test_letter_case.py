@@ -9,7 +9,6 @@ from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.recordings import Recording, Siblings, find_recordings
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
-from speechctc.corpora.survey import describe, survey
 from speechctc.corpora.textgrid import read_textgrids
 from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table, read_beside, read_in
 from speechctc.inference import output
@@ -82,18 +81,6 @@ def test_the_studio_writes_no_labels_of_another(folder: Path) -> None:
     assert upper.grid_path.name == "S.TextGrid" and not list(upper.phones) and upper.note == ""
     (folder / "s.wav").unlink()
     assert Document(folder / "S.wav").grid_path.name == "s.TextGrid"
-
-
-def test_of_two_grids_in_other_case_none_is_used(here: Path) -> None:
-    (here / "in").mkdir()
-    write_song(here / "in/ANNA.wav", ["low", "top"])
-    for name in ("anna", "Anna"):
-        write_grid(here / f"in/{name}.TextGrid", "low", "top")
-    document = Document(here / "in/ANNA.wav")
-    assert document.grid_path.name == "ANNA.TextGrid" and not list(document.phones)
-    assert "TextGrids without a recording of the same name" in describe(survey(here / "in"))
-    with pytest.raises(InputError, match="ANNA.wav: no TextGrid beside it"):
-        read_textgrids(here / "in", CorpusConfig(kind="textgrid", root=here / "in", phones="found"))
 
 
 def test_boundaries_are_compared_with_those_of_the_same_name(here: Path) -> None:
