@@ -219,8 +219,10 @@ def _read_each(
     for recording, file, where in found:
         if file is None:
             names = ".TextGrid or .eaf" if choice.tier else NAMES[choice.labels]
-            what = f"{recording.path}: no {names} file of its name {where}"
-            read.append(InputError(what, f"write its {choice.labels} into one"))
+            what, fix = f"no {names} file of its name {where}", f"write its {choice.labels} into one"
+            if not os.path.exists(recording.path):
+                what, fix = "no such file", "check the path"
+            read.append(InputError(f"{recording.path}: {what}", fix))
             continue
         try:
             transcript = read_transcript(file, recording.path, choice)

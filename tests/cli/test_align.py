@@ -56,6 +56,7 @@ def test_a_folder_with_phones_beside_each_recording(speechctc: Command, here: Pa
     said = "9.wav: no .PHN, .lab, .txt, .TextGrid or .eaf file of its name beside 9.wav"
     assert done.status == 1 and said in done.err
     assert done.out.count("low") == 3
+    assert "none.wav: no such file; check the path" in speechctc("align", "none.wav").err
 
 
 def test_a_table_of_transcripts(speechctc: Command, here: Path) -> None:
