@@ -68,7 +68,7 @@ def decode_text(raw: bytes, path: Path) -> Text:
         if encoding != "utf-8-sig":
             raise InputError(f"{path}: damaged UTF-16 ({error.reason})", "save it again as UTF-8") from None
         text, note = _windows(raw, path, error.start)
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "")  # it is where files were joined
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise InputError(f"{path}, line {line}: a NUL character, so not a text file", "save it as UTF-8 text")

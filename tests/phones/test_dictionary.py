@@ -34,6 +34,11 @@ def test_files_from_other_programs(tmp_path: Path, encoding: str) -> None:
     assert set(found.words) == {"d'été", "grün"}
 
 
+def test_a_dictionary_of_several_files_has_the_first_word_of_each(tmp_path: Path) -> None:
+    marked = "\ufeffone\tw ʌ n\n\ufefftwo\tt uː\n"
+    assert set(read_dictionary(written(tmp_path, marked)).words) == {"one", "two"}
+
+
 def test_stress_in_ipa_is_left_out(tmp_path: Path) -> None:
     assert read_dictionary(written(tmp_path, "water\tˈw ɔː t ə\n")).words["water"] == (("w", "ɔː", "t", "ə"),)
 
