@@ -135,13 +135,8 @@ def write_bytes(path: Path, content: bytes, overwrite: bool = False) -> None:
     InputError
         The file was changed since it was written; see `refuse_changed`.
     """
-    refuse_changed([path], overwrite)
-    if files.is_special(path):
-        path.write_bytes(content)
-        return
-    with draft_file(path) as draft:
-        draft.write_bytes(content)
-        _put_in_place(draft, path, overwrite)
+    with _place(path, overwrite) as place:
+        place.write_bytes(content)
 
 
 @contextmanager
@@ -155,20 +150,24 @@ def opened(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
     InputError
         The file was changed since it was written; if this is found only on leaving, the new file has another name.
     """
+    with _place(path, overwrite) as place, open(place, "w", encoding="utf-8", newline="") as file:
+        yield file
+
+
+@contextmanager
+def _place(path: Path, overwrite: bool) -> Iterator[Path]:
+    """Yield where to write: a device or a pipe itself, else a draft, which gets the name of the file."""
     refuse_changed([path], overwrite)
     if files.is_special(path):
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            yield file
+        yield path
         return
     with draft_file(path) as draft:
-        with open(draft, "w", encoding="utf-8", newline="") as file:
-            try:
-                yield file
-            except (KeyboardInterrupt, InputError):
-                file.flush()
-                if draft.stat().st_size:
-                    _put_in_place(draft, path, overwrite)
-                raise
+        try:
+            yield draft
+        except (KeyboardInterrupt, InputError):
+            if draft.stat().st_size:
+                _put_in_place(draft, path, overwrite)
+            raise
         _put_in_place(draft, path, overwrite)
 
 

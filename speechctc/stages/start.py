@@ -213,10 +213,8 @@ def _quoted(text: str | Path) -> str:
 
 def _free_name(folder: Path) -> Path:
     """Return a name for the config that no config, run or features folder here has."""
-    stem = "-".join(Path(os.path.abspath(folder)).name.split()) or "recordings"
-    for number in range(1, 1000):
-        name = stem if number == 1 else f"{stem}-{number}"
-        taken = (Path(f"{name}.yaml"), Path("runs") / name, Path("data/features") / name)
-        if not any(os.path.lexists(path) for path in taken):
-            return taken[0]
-    raise InputError(f"{stem}.yaml: exists, as do {stem}-2 to {stem}-999", "give another name with --out")
+    for name in files.numbered("-".join(Path(os.path.abspath(folder)).name.split()) or "recordings"):
+        places = (Path(f"{name}.yaml"), Path("runs") / name, Path("data/features") / name)
+        if not any(os.path.lexists(path) for path in places):
+            return places[0]
+    raise AssertionError("the names have no end")
