@@ -217,7 +217,7 @@ def explain(
     """Return the first error of a schema in one line, and what to do about it; `name` is that of a single section."""
     first, known = error.errors()[0], known_keys(schema, name)
     key = name + ".".join(str(part) for part in first["loc"])
-    setting = next((text for text in reversed(typed) if f"{key}.".startswith(f"{text.partition('=')[0].strip()}.")), "")
+    setting = next((text for text in reversed(typed) if _concerns(text.partition("=")[0].strip(), key)), "")
     where = f"on the command line: {setting}" if setting else where
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
@@ -232,6 +232,11 @@ def explain(
         return f"{where} is invalid: {message}{more}", "change it"
     fix = "name another model (--model), or install what made this one" if where.endswith(".json") else "change it"
     return f"{where}: {key}={_shown(first['input'])} is invalid: {message}{more}", fix
+
+
+def _concerns(setting: str, key: str) -> bool:
+    """Return whether one of two dotted keys is the other, or is in it."""
+    return f"{key}.".startswith(f"{setting}.") or f"{setting}.".startswith(f"{key}.")
 
 
 def _shown(value: object) -> str:

@@ -182,7 +182,7 @@ def align_part(
     Parameters
     ----------
     recogniser : Recogniser
-    sound : Sound
+    sound : Waveform
     start, stop : float
         Seconds.
     labels : sequence of str

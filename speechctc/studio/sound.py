@@ -199,7 +199,7 @@ def tile_png(sound: Waveform, level: int, number: int, settings: SpectrogramSett
 
     Parameters
     ----------
-    sound : Sound
+    sound : Waveform
     level : int
         Index into `LEVEL_SECONDS`.
     number : int

@@ -27,7 +27,6 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.phones.articulation import SOUNDS
-from speechctc.studio.folder import Folder
 from speechctc.studio.server import HEADER, PAGE, fragment, open_privately
 from speechctc.studio.studio import Studio
 from tests.studio.folders import PORT, SONG, client_of, post, write_labelled
@@ -395,11 +394,6 @@ def test_the_token_is_in_no_argument_of_the_browser(tmp_path: Path, monkeypatch:
         assert "secret" not in address and 'url=http://127.0.0.1:1/?token=secret#a%20b.wav@1"' in page.read_text()
         assert page.stat().st_mode & 0o077 == 0 and page.parent.stat().st_mode & 0o077 == 0
     assert not page.exists() and not page.parent.exists()
-
-
-def test_a_folder_with_nothing_to_hear(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no recordings in this folder"):
-        Folder(tmp_path)
 
 
 def test_no_address_of_another_machine(folder: Path) -> None:
