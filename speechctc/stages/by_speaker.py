@@ -6,7 +6,7 @@ import io
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
@@ -33,16 +33,17 @@ AROUND = 0.15  # seconds before and after a word that is played
 EXAMPLES = 3  # places of a sound to listen to, those with the lowest scores
 FEW = 3  # a sound that was said less often is in the second table
 MIN_RECORDINGS = 5  # with fewer, intervals are over words
-DRAWS = 4000  # of the bootstrap and of the permutation test
+DRAWS = 4000  # of Student's t
 LEVEL = 0.05
 NOTHING = "nothing"  # was said instead: in CSV, a field that begins with - gets an apostrophe
 METHOD = (
-    f"Intervals hold 95 %, by the bootstrap: over recordings where a sound is in {MIN_RECORDINGS} or more of them (of"
-    " both times), else over the places where it was said, which counts a noisy recording as several. A change is"
-    " called beyond chance where a permutation test of the same units says so at 5 %, by Holm's method for all sounds"
-    " of a speaker: several are compared, so one may be chance though its interval is above 0. No change is given of a"
-    f" sound that was said less than {FEW} times on one of the dates. Compare readings of the same text: other words"
-    " are easier or harder."
+    f"Intervals hold 95 %, by Student's t: over recordings where a sound is in {MIN_RECORDINGS} or more (of both"
+    " times), else over the places where it was said, which counts a noisy recording as several. Where most places are"
+    " in the same text on both dates, a change is the mean of the differences place by place; others do not count. A"
+    " change is called beyond chance where the t test of the same units (paired, or Welch's) says so at 5 %, by Holm's"
+    " method for all sounds of a speaker: several are compared, so one may be chance though its interval is above 0. No"
+    f" change is given of a sound that was said less than {FEW} times on one of the dates. Read the same text on both:"
+    " other words are easier or harder."
 )
 COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead")
 CHANGED = ("score_before", "change", "change_low", "change_high", "beyond_chance")
@@ -50,7 +51,10 @@ Values = NDArray[np.float64]
 
 
 class Said(NamedTuple):
-    """A phone that was scored, and the word around it, or its own place where there are no words."""
+    """A phone that was scored, and the word around it, or its own place where there are no words.
+
+    `place` is the same for the same phone of the same word of the same text.
+    """
 
     speaker: str
     file: str
@@ -61,6 +65,7 @@ class Said(NamedTuple):
     word: str
     start: float
     end: float
+    place: str = ""
 
 
 class Change(NamedTuple):
@@ -143,22 +148,33 @@ def read_scores(files: Iterable[Path]) -> Scores:
             is_unfit = bool(result.get("is_unfit"))
             if note := result.get("note"):
                 remarks.append(Remark(result["speaker"], note, is_unfit))
-            said += [_said(result, each) for each in result["segments"] if "score" in each and not is_unfit]
+            said += [] if is_unfit else _said(result)
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{file}: not the scores of a recording", "score it again, or delete the file") from None
     return Scores(said, about, remarks, frozenset(symbols))
 
 
-def _said(result: dict[str, Any], segment: dict[str, Any]) -> Said:
-    middle = (segment["start"] + segment["end"]) / 2
-    words = [each for each in result.get("words", ()) if each["start"] <= middle <= each["end"] and each["number"] >= 0]
-    place = dict(words[-1] if words else segment)
-    best = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
-    instead = best["phones"] if best["probability"] > segment["probability"] else ""
-    instead = NOTHING if instead == OMITTED else instead
-    place |= {"speaker": result["speaker"], "file": result["file"], "channel": result.get("channel")}
-    place |= {"phone": segment["phone"], "score": segment["score"], "instead": instead, "word": place.get("word", "")}
-    return Said(*(place[name] for name in Said._fields))
+def _said(result: dict[str, Any]) -> Iterator[Said]:
+    """Yield the phones of a recording that have scores."""
+    words = [each for each in result.get("words", ()) if each["number"] >= 0]
+    text = " ".join(each["word"] for each in words) or " ".join(each["phone"] for each in result["segments"])
+    counts = Counter[tuple[int, str]]()
+    for segment in (each for each in result["segments"] if "score" in each):
+        middle, phone = (segment["start"] + segment["end"]) / 2, segment["phone"]
+        word = next((each for each in reversed(words) if each["start"] <= middle <= each["end"]), None)
+        best = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
+        instead = best["phones"] if best["probability"] > segment["probability"] else ""
+        place = {"word": "", "number": -1} | (word or segment)
+        counts[place["number"], phone] += 1
+        place |= {
+            "speaker": result["speaker"],
+            "file": result["file"],
+            "channel": result.get("channel"),
+            "phone": phone,
+        }
+        place |= {"score": segment["score"], "instead": NOTHING if instead == OMITTED else instead}
+        place["place"] = f"{text} {place['number']} {phone} {counts[place['number'], phone]}"
+        yield Said(*(place[name] for name in Said._fields))
 
 
 def before_of(folder: Path) -> Scores:
@@ -215,33 +231,48 @@ def _mean(units: Values) -> float:
     return float(units[:, 0].sum() / units[:, 1].sum())
 
 
-def _draws(units: Values, rng: np.random.Generator) -> Values:
-    """Return the means of bootstrap samples."""
-    sums = rng.multinomial(len(units), np.full(len(units), 1 / len(units)), DRAWS) @ units
-    return np.asarray(sums[:, 0] / sums[:, 1])
+def _total(*parts: Values) -> tuple[float, float, float]:
+    """Return the sum of the means of parts, how far its 95 % interval reaches, and how often chance does as much.
+
+    By Student's t of their units, with Welch's degrees of freedom; p is 1 for no difference at all.
+    """
+    errors = []
+    for units in parts:
+        late = units[:, 0] - _mean(units) * units[:, 1]
+        errors.append(float((late**2).sum() * len(units) / (len(units) - 1) / units[:, 1].sum() ** 2))
+    total, error = sum(map(_mean, parts)), sum(errors)
+    spread = sum(each**2 / (len(units) - 1) for each, units in zip(errors, parts, strict=True))
+    freedom = error**2 / spread if spread else 1.0
+    by_chance = np.sqrt(error) * np.abs(np.random.default_rng(0).standard_t(freedom, DRAWS))
+    p = (1 + int((by_chance >= abs(total)).sum())) / (DRAWS + 1)
+    return total, float(np.quantile(by_chance, 0.95)), p
 
 
 def sound_of(phone: str, said: Sequence[Said], before: Sequence[Said] = ()) -> Sound:
     """Return how a sound was said, and what changed if it was said before."""
-    rng = np.random.default_rng(0)
-    units = _units(said, _has_recordings(said))
-    interval = tuple(np.percentile(_draws(units, rng), (2.5, 97.5)).tolist()) if len(units) > 1 else None
+    units, interval = _units(said, _has_recordings(said)), None
+    if len(units) > 1:
+        score, reach, _ = _total(units)
+        interval = max(score - reach, 0.0), min(score + reach, 1.0)
     change = change_of(said, before) if min(len(before), len(said)) >= FEW else None
     return Sound(phone, tuple(said), _mean(units), interval, change)
 
 
 def change_of(said: Sequence[Said], before: Sequence[Said]) -> Change:
-    """Return how much a mean score rose, by the bootstrap and a permutation test of the same units."""
-    rng, by_recording = np.random.default_rng(0), _has_recordings(said, before)
-    now, then = _units(said, by_recording), _units(before, by_recording)
-    rise, both = _mean(now) - _mean(then), np.concatenate([now, then])
-    low, high = np.percentile(_draws(now, rng) - _draws(then, rng), (2.5, 97.5)).tolist()
-    order = rng.permuted(np.tile(np.arange(len(both)), (DRAWS, 1)), axis=1)
-    first = both[order[:, : len(now)]].sum(axis=1)
-    rest = both.sum(axis=0) - first
-    by_chance = first[:, 0] / first[:, 1] - rest[:, 0] / rest[:, 1]
-    p = (1 + int((np.abs(by_chance) >= abs(rise) - 1e-12).sum())) / (DRAWS + 1)
-    return Change(_mean(then), rise, low, high, p)
+    """Return how much a mean score rose: by pairs where most places are the same on both dates."""
+    former = defaultdict[str, list[Said]](list)
+    for each in reversed(before):
+        former[each.place].append(each)
+    pairs = [(each, former[each.place].pop()) for each in said if each.place and former[each.place]]
+    if len(pairs) >= max(FEW, min(len(said), len(before)) / 2):
+        rises = [now._replace(score=now.score - then.score) for now, then in pairs]
+        parts = [_units(rises, _has_recordings(*zip(*pairs, strict=True)))]
+    else:
+        by_recording = _has_recordings(said, before)
+        fallen = [each._replace(score=-each.score) for each in before]
+        parts = [_units(said, by_recording), _units(fallen, by_recording)]
+    rise, reach, p = _total(*parts)
+    return Change(_mean(_units(before, False)), rise, rise - reach, rise + reach, p)
 
 
 def _beyond_chance(sounds: Sequence[Sound]) -> list[Sound]:

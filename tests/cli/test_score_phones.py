@@ -230,7 +230,7 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
         re.findall('<th scope="row">(.*?)<', page)[0] == "mid" and ">top 6<" in page and "Scores, from 0 to 1" in page
     )
     assert page.count('data-sound="data:audio/ogg') == 9 and re.search(r">hum 0.\d\d → <span class=.phone.>top<", page)
-    assert re.search(r"\+0\.\d\d <span.*?</span> beyond chance</td></tr>", now) and (here / "now/index-2.html").exists()
+    assert re.search(r"\+1\.00 <span.*?</span> beyond chance</td></tr>", now) and (here / "now/index-2.html").exists()
     rows = list(csv.DictReader(io.StringIO((here / "now/sounds.csv").read_text("utf-8-sig"))))
     changed = {(row["speaker"], row["sound"]) for row in rows if row["beyond_chance"] == "yes"}
     assert ("Li Na", "mid") in changed and {speaker for speaker, _ in changed} == {"Li Na"}

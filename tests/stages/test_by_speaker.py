@@ -33,6 +33,24 @@ def test_chance_alone_is_seldom_called_a_change(recordings: int) -> None:
     assert all(each.p < 0.001 and each.low < 0.3 < each.high + 0.1 and each.low > 0.1 for each in risen)
 
 
+@pytest.mark.parametrize("recordings", [2, 8])
+def test_the_same_text_is_compared_place_by_place(recordings: int) -> None:
+    """Places differ more than dates: the same rise is beyond chance where places are told apart, and seldom if not."""
+    rng = np.random.default_rng(2)
+    same, risen, unpaired = [], [], []
+    for _ in range(200):
+        places = np.clip(rng.normal(0.5, 0.25, size=16), 0, 1)
+        one, other = (said([*(places + 0.06 * rng.normal(size=16))], recordings) for _ in range(2))
+        named = [[each._replace(place=f"a b {k}") for k, each in enumerate(part)] for part in (one, other)]
+        better = [each._replace(score=each.score + 0.1) for each in named[0]]
+        same.append(change_of(*named).p)
+        risen.append(change_of(better[::-1], named[1]))
+        unpaired.append(change_of([each._replace(place="") for each in better], other).p)
+    assert 0.005 <= np.mean(np.array(same) < LEVEL) <= 0.095
+    assert np.mean([each.low < 0.1 < each.high for each in risen]) > 0.9
+    assert np.mean([each.p < LEVEL for each in risen]) > 0.9 > 0.5 > np.mean(np.array(unpaired) < LEVEL)
+
+
 def test_many_sounds_need_clearer_changes() -> None:
     rng = np.random.default_rng(1)
     phones = [f"p{k}" for k in range(40)]
