@@ -315,9 +315,11 @@ def _is_own(config: Config, checkpoint: Checkpoint) -> bool:
 
 
 def _trained_on(utterances: Sequence[Utterance], config: Config, trained: Config, split: str) -> Iterator[str]:
-    """Yield a warning where recordings have the content of ones in training, if these are still there."""
-    is_known = trained.corpus.root or trained.corpus.tables.train
-    if split == "train" or config.corpus == trained.corpus or not is_known:
+    """Yield a warning where recordings have the content of ones in training, or it is not known what these are."""
+    if split == "train" or config.corpus == trained.corpus:
+        return
+    if not (trained.corpus.root or trained.corpus.tables.train):  # a bundled model, or one that was exported
+        yield note_text("training unknown", split=split)
         return
     corpus = attempt(partial(read_corpus, needed="train"), trained.corpus)
     learned = [] if isinstance(corpus, InputError) else [*corpus.splits.get("train", ())]
