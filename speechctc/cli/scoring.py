@@ -109,6 +109,14 @@ def calibrate_command(
         opt.Split, Option(help="The split to calibrate on; the model must not be trained on it.")
     ] = opt.Split.dev,
     device: opt.OnDevice = opt.Device.auto,
+    ratings: Annotated[
+        Path | None,
+        Option(
+            metavar="TABLE",
+            help="Learn only raters' scores of phones, from a table with the columns file (JSON that score-phones "
+            "wrote), phone (its number in the file, from 1) and rating. score-phones then predicts ratings, in JSON.",
+        ),
+    ] = None,
 ) -> None:
     """Make the confidences of a model probabilities.
 
@@ -118,7 +126,11 @@ def calibrate_command(
     as english/, in the working directory.
     """
     from speechctc.stages.calibrate import calibrate
+    from speechctc.stages.learn_ratings import learn_ratings
 
+    if ratings is not None:
+        show(learn_ratings(opt.find_model(model), ratings, new_reporter()))
+        return
     show(calibrate(opt.find_model(model), new_reporter(), split.value, settings or (), device.value).to_text())
 
 

@@ -27,6 +27,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.ctc.alternatives import Alternatives, alternatives
 from speechctc.inference.placement import Posteriors
+from speechctc.inference.ratings import Ratings
 from speechctc.inference.segmenter import MIN_DURATION, OMITTED, PhoneScore, Segment
 from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import SILENCES
@@ -131,6 +132,8 @@ class Goodness:
         vowels below `SHORT` lose for each e-fold by which they are shorter.
     language : str
         Of the speech to score; ``""``: not known.
+    ratings : Ratings, optional
+        What predicts raters' scores.
     """
 
     phones: tuple[str, ...]
@@ -138,6 +141,7 @@ class Goodness:
     usual: Usual | None = None
     former: tuple[Array, float] | None = None
     language: str = ""
+    ratings: Ratings | None = None
 
     @classmethod
     def untaught(cls, phones: Sequence[str]) -> Goodness:
@@ -281,12 +285,15 @@ class Goodness:
         scores = self.score(seen)
         shares = _shares(self.weighed(seen))
         found = []
-        for label, score, row in zip(seen.labels.tolist(), scores.tolist(), shares, strict=True):
+        changed = np.clip(seen.ratios[:, : len(self.phones) + 1], -MAX_LOG_ODDS, MAX_LOG_ODDS).tolist()
+        for label, score, row, ratios in zip(seen.labels.tolist(), scores.tolist(), shares, changed, strict=True):
             own = float(row[label])
             row[label] = 0.0
             best = [int(k) for k in np.argsort(-row)[:SAID] if row[k] >= TELLING]
             said = tuple((self._text(label, k), float(row[k])) for k in best)
-            found.append(PhoneScore(score, own, said))
+            odds = tuple((self._text(label, k), value) for k, value in enumerate(ratios) if k != label)
+            one = PhoneScore(score, own, said, odds)
+            found.append(one._replace(rating=self.ratings.rate(self.phones[label - 1], one) if self.ratings else None))
         return found
 
     def _text(self, label: int, column: int) -> str:
@@ -352,7 +359,7 @@ class Goodness:
         InputError
             The file is damaged, of another version, or of other phones.
         """
-        path, own = folder / FILE, cls.untaught(phones)
+        path, own = folder / FILE, replace(cls.untaught(phones), ratings=Ratings.load(folder, phones))
         if not path.exists():
             return own
         try:

@@ -213,11 +213,17 @@ class PhoneScore(NamedTuple):
     said_instead : tuple of (str, float)
         What was said instead, the most probable first, with probabilities: another phone, ``"-"`` for nothing, or two
         phones, one of them more than is written.
+    log_odds : tuple of (str, float)
+        Of each other phone, or ``"-"``, in its place against the transcript, nats.
+    rating : float, optional
+        As raters would score it, where the model learned that.
     """
 
     score: float
     probability: float
     said_instead: tuple[tuple[str, float], ...] = ()
+    log_odds: tuple[tuple[str, float], ...] = ()
+    rating: float | None = None
 
     @property
     def instead(self) -> str:
@@ -264,9 +270,11 @@ class Segment(NamedTuple):
         if self.alternatives:
             values["alternatives"] = [{"phone": phone, "posterior": round(p, 4)} for phone, p in self.alternatives]
         if self.goodness:
-            score, probability, instead = self.goodness
+            score, probability, instead, log_odds, rating = self.goodness
             values |= {"score": round(score, 4), "probability": round(probability, 4)}
             values["said_instead"] = [{"phones": phones, "probability": round(p, 4)} for phones, p in instead]
+            values |= {} if rating is None else {"rating": round(rating, 3)}
+            values |= {"log_odds": {name: round(value, 2) for name, value in log_odds}} if log_odds else {}
         return values
 
     def moved(self, start: float, end: float) -> Segment:
@@ -283,7 +291,8 @@ class Segment(NamedTuple):
             return found
         heard = self.goodness.said_instead
         instead = tuple((" ".join(symbols.get(each, each) for each in text.split()), p) for text, p in heard)
-        return found._replace(goodness=self.goodness._replace(said_instead=instead))
+        log_odds = tuple((symbols.get(name, name), value) for name, value in self.goodness.log_odds)
+        return found._replace(goodness=self.goodness._replace(said_instead=instead, log_odds=log_odds))
 
 
 @dataclass(frozen=True)

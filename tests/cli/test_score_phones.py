@@ -70,6 +70,37 @@ def test_the_variant_taken_is_named_or_the_first_is_taken(speechctc: Command, he
     assert entry["segments"][1]["said_instead"][0]["phones"] == "-"
 
 
+def test_ratings_of_other_speakers_are_predicted(speechctc: Command, here: Path) -> None:
+    """Each sixth phone has no rating to learn from, and gets one."""
+    rows, rng = ["file\tphone\trating"], np.random.default_rng(0)
+    for speaker in "ABCDE":
+        (here / "all" / speaker).mkdir(parents=True)
+        for k in range(4):
+            said = [str(each) for each in rng.choice(["low", "mid", "high", "top"], 6)]
+            written = ["mid" if each == "top" and k % 2 else each for each in said]
+            write_song(here / "all" / speaker / f"{k}.wav", said, seed=k)
+            (here / "all" / speaker / f"{k}.txt").write_text(" ".join(written))
+            marks = [f"out/{speaker}/{k}.json\t{n}\t{2 * (written[n - 1] == said[n - 1])}" for n in range(1, 6)]
+            rows += marks
+    (here / "r.tsv").write_text("\n".join(rows) + "\n")
+    (here / "d.dict").write_text("LOW low\nMID mid\nHIGH high\nTOP top\n")
+    score = ("score-phones", "all", "--words", "all", "--dictionary", "d.dict", "--format", "json", "--out")
+    assert speechctc(*score, "out").status == 0
+    segments = json.loads((here / "out/A/1.json").read_text())["segments"]
+    assert all(set(each["log_odds"]) == {"-", "low", "mid", "high", "top"} - {each["phone"]} for each in segments)
+    assert speechctc("calibrate", "--ratings", "r.tsv").status == 0
+    assert speechctc(*score, "new").status == 0
+    found = [each for path in (here / "new").rglob("*.json") for each in json.loads(path.read_text())["segments"]]
+    wrong = [each["rating"] for each in found if max(each["log_odds"].values()) > 3]
+    right = [each["rating"] for each in found if max(each["log_odds"].values()) < -3]
+    assert len(wrong) > 3 and np.mean(wrong) < 0.7 < 1.7 < np.mean(right)
+    for line, said in (("out/A/0.json\t7\t1", "line 2"), ("out/A/0.json\t1\tgood", "line 2"), ("x\t1\t1", "line 2")):
+        (here / "r.tsv").write_text(f"file\tphone\trating\n{line}\n")
+        assert said in one_line_error(speechctc("calibrate", "--ratings", "r.tsv"))
+    (here / "r.tsv").write_text("file\tphone\trating\nout/A/0.json\t1\t1\n")
+    assert "ratings of 1 speakers, 5 are needed" in one_line_error(speechctc("calibrate", "--ratings", "r.tsv"))
+
+
 def test_every_format_has_the_scores(speechctc: Command, here: Path) -> None:
     pytest.importorskip("openpyxl")
     write_words("a.wav", ["scale", "drop"])
