@@ -49,6 +49,17 @@ def test_the_demo_asks_for_less_than_the_tests_and_nothing_is_installed_twice(he
     assert extras() == [".[dev]"] and extras() == extras("demo") == []
 
 
+@pytest.mark.parametrize("name", ["speechctc", "speechctc_light"])
+def test_a_copy_that_was_installed_over_the_checkout_gives_way(here: Path, name: str) -> None:
+    install(here)
+    place = here / ".venv/lib/python3.11/site-packages" / f"{name}-0.1.0.dist-info"
+    place.mkdir(parents=True)
+    (place / "direct_url.json").write_text('{"dir_info": {"editable": true}, "url": "file:///there"}')
+    assert install(here)[2] == []
+    (place / "direct_url.json").write_text('{"dir_info": {}, "url": "file:///there"}')  # as after pip install .
+    assert any("--editable" in line for line in install(here)[2])
+
+
 def test_pins_that_cannot_be_had_give_way_to_the_ranges_in_one_line(here: Path) -> None:
     status, said, asked = install(here, NO_PINS="yes")
     assert status == 0 and len(asked) == 2 and "--constraint" not in asked[1]
