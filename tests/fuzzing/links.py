@@ -119,7 +119,7 @@ def places_of(writer: Writer, root: Path) -> list[str]:
     with _workplace(root) as (folder, outside):
         _prepare(writer, folder, root)
         before = _content(folder)
-        with _heard() as named:
+        with heard() as named:
             writer.act(folder)
         after = _content(folder)
         if _content(outside) != _outside_content():
@@ -139,24 +139,23 @@ def _is_random(name: str) -> bool:
 
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_ears: list[set[str]] = []  # an audit hook stays for good
+_EVENTS = dict.fromkeys(("open", "os.mkdir", "os.remove", "os.rmdir"), 1)  # by their number of names
+_EVENTS |= dict.fromkeys(("os.rename", "os.link", "os.symlink"), 2)
+_ears: list[set[str]] = []
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _ears or event not in ("open", "os.rename", "os.mkdir", "os.link", "os.symlink"):
-        return
-    if event == "open" and not (arguments[2] or 0) & _WRITING:
-        return
-    paths = arguments[:2] if event in ("os.rename", "os.link", "os.symlink") else arguments[:1]
-    _ears[-1].update(os.fsdecode(path) for path in paths if isinstance(path, str | bytes | os.PathLike))
+    if _ears and (number := _EVENTS.get(event)) and (event != "open" or (arguments[2] or 0) & _WRITING):
+        paths = [path for path in arguments[:number] if isinstance(path, str | bytes | os.PathLike)]
+        _ears[-1].update(map(os.fsdecode, paths))
+
+
+sys.addaudithook(_hear)  # for good
 
 
 @contextlib.contextmanager
-def _heard() -> Iterator[set[str]]:
-    """Hear which names Python opens to write, makes or renames, those that are gone at the end among them."""
-    if not _hear.__dict__.setdefault("listens", False):
-        sys.addaudithook(_hear)
-        _hear.__dict__["listens"] = True
+def heard() -> Iterator[set[str]]:
+    """Hear which names Python opens to write, makes, renames or removes, also those that are gone at the end."""
     _ears.append(set())
     try:
         yield _ears[-1]

@@ -15,7 +15,7 @@ import soundfile
 import torch
 import yaml
 
-from speechctc.audio.annotations import Interval
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.eaf import eaf_text
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
@@ -35,29 +35,7 @@ Files = dict[str, bytes]
 
 PHONES = ("a", "b", "ʃ")
 PHN = b"0 100 h#\n100 300 sh\n300 500 iy\n500 790 h#\n"
-LONG = """File type = "ooTextFile"
-Object class = "TextGrid"
-
-xmin = 0
-xmax = 1.5
-tiers? <exists>
-size = 1
-item []:
-    item [1]:
-        class = "IntervalTier"
-        name = "phones"
-        xmin = 0
-        xmax = 1.5
-        intervals: size = 2
-        intervals [1]:
-            xmin = 0
-            xmax = 0.5
-            text = "a"
-        intervals [2]:
-            xmin = 0.5
-            xmax = 1.5
-            text = "ʃ"
-"""
+LONG = textgrid_text(1.5, {"phones": [Interval(0.0, 0.5, "a"), Interval(0.5, 1.5, "ʃ")]})
 TABLES = {
     "t.tsv": "id\taudio\tphones\tspeaker\tchannel\nu1\ta.wav\ta b\ts1\t1\nu2\ta.wav\t[]\ts2\t\n",
     "t.csv": 'id,audio,phones\n"u1",a.wav,"a ""b"""\nu2,a.wav,"[""a"",""ʃ""]"\n',
