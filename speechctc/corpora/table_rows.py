@@ -181,23 +181,13 @@ TIMES = ("start", "end")  # columns with the times between which a row lies in i
 COLUMNS = "audio, and phones or words"
 # Names that the columns have in other corpora, such as Common Voice, and in the manifests of other programs.
 USUAL = {
-    "id": ("utt_id", "utterance_id", "utterance", "utt"),
-    "audio": (
-        "audio_filepath",
-        "audio_path",
-        "audio_file",
-        "file_name",
-        "filename",
-        "file",
-        "path",
-        "wav",
-        "recording",
-    ),
-    "phones": ("ipa", "phone", "phonemes", "phonetic", "pronunciation"),
-    "words": ("text", "sentence", "transcript", "transcription", "orthography", "word", "gloss"),
-    "speaker": ("client_id", "speaker_id", "spk", "spk_id"),
-    "language": ("locale", "lang"),
-    "accent": ("accents",),
+    "id": "utt_id utterance_id utterance utt".split(),
+    "audio": "audio_filepath audio_path audio_file file_name filename file path wav recording".split(),
+    "phones": "ipa phone phonemes phonetic pronunciation".split(),
+    "words": "text sentence transcript transcription orthography word gloss".split(),
+    "speaker": "client_id speaker_id spk spk_id".split(),
+    "language": "locale lang".split(),
+    "accent": ["accents"],
 }
 # Columns with a trait of the speaker, by which scores are split.
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
