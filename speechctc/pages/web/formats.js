@@ -19,11 +19,21 @@ export function lasting(segments, least, end) {
   });
 }
 
-function tiersOf(segments, seconds) {
+// What was more probably said than a phone, and how probable that is; "" for none.
+export function instead(goodness) {
+  const [text, share] = goodness?.said[0] ?? ["", 0];
+  return share > goodness?.probability ? `${text} ${share.toFixed(2)}` : "";
+}
+
+// The tiers of phones; of those that were placed, also of their `words`, of which segments have the numbers, and scores.
+function tiersOf(segments, seconds, words = null) {
   const short = segments.some((each) => rounded(each.end) <= rounded(each.start));
   const whole = short ? lasting(segments, MIN_SECONDS, seconds) : segments;
   const tier = (label) => whole.map((each) => ({ start: rounded(each.start), end: Math.min(rounded(each.end), seconds), label: label(each) }));
-  return { phones: tier((each) => each.phone), confidence: tier((each) => each.confidence.toFixed(2)) };
+  const tiers = { phones: tier((each) => each.phone), confidence: tier((each) => each.confidence.toFixed(2)) };
+  const scored = whole.some((each) => each.goodness) && { score: tier(({ goodness }) => goodness?.score.toFixed(2) ?? ""), "said instead": tier(({ goodness }) => instead(goodness)) };
+  const inWords = (words ?? []).map((label, number) => tiers.phones.filter((_, k) => whole[k].word === number).reduce((word, each) => ({ ...each, start: word?.start ?? each.start, label }), null));
+  return { ...(words && { words: inWords }), ...tiers, ...scored };
 }
 
 // Intervals in order, with empty ones between them, from 0 s to the end.
@@ -39,10 +49,10 @@ function filled(intervals, seconds) {
   return rows;
 }
 
-// A TextGrid in Praat's long text format.
-export function textgrid(segments, seconds) {
+// A TextGrid in Praat's long text format; it does not name the file.
+export function textgrid(segments, seconds, _, words = null) {
   const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
-  const tiers = Object.entries(tiersOf(segments, seconds));
+  const tiers = Object.entries(tiersOf(segments, seconds, words));
   const parts = ['File type = "ooTextFile"\nObject class = "TextGrid"\n\n'];
   parts.push(`xmin = 0 \nxmax = ${seconds} \ntiers? <exists> \nsize = ${tiers.length} \nitem []: \n`);
   tiers.forEach(([name, intervals], k) => {

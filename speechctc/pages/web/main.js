@@ -3,8 +3,8 @@
 import { connectTimeline } from "../timeline.js";
 import { FORMATS, inWords } from "./formats.js";
 import { element, Lines } from "./lines.js";
-import { ScoreForm } from "./score-form.js";
 import { moduleBytes } from "./matrix.js";
+import { PlaceForm } from "./place-form.js";
 import { BLOCK, bytesOf } from "./samples.js";
 import { opened, record } from "./sound.js";
 
@@ -50,8 +50,10 @@ function begin() {
   worker = new Worker(URL.createObjectURL(new Blob([data("worker")], { type: "text/javascript" })));
   worker.onmessage = ({ data: found }) => heard(found);
   worker.onerror = (event) => complain(`The recogniser did not start: ${event.message}`);
-  worker.postMessage({ about: model, weights: given("weights"), lm: given("lm") });
-  for (const each of document.querySelectorAll(".weights, .lm")) each.remove();
+  const parts = { weights: given("weights"), lm: given("lm"), words: given("words") };
+  worker.postMessage({ about: model, ...parts });
+  model.words = Boolean(parts.words);
+  for (const each of document.querySelectorAll(".weights, .lm, .words")) each.remove();
 }
 
 async function take(files) {
@@ -102,7 +104,7 @@ function duration(seconds) {
   return whole < 3600 ? `${Math.floor(whole / 60)}:${two(whole % 60)} min` : `${Math.floor(whole / 3600)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)} h`;
 }
 
-function heard({ id, ready: loaded, first, phones, seconds, done, error, damaged, heard: live, scored, unscored }) {
+function heard({ id, ready: loaded, first, phones, seconds, done, error, damaged, heard: live, placed, words, unplaced }) {
   if (damaged) disable(`The model in this page is damaged (${error}): copy the page again, or export it again.`);
   if (!worker) return;
   if (loaded) {
@@ -113,8 +115,8 @@ function heard({ id, ready: loaded, first, phones, seconds, done, error, damaged
   }
   if (live && recording) part("heard").textContent += `${live.join(" ")} `;
   const entry = recordings.get(id);
-  if (scored || unscored) {
-    entry?.scores.show(scored, error);
+  if (placed || unplaced) {
+    entry?.form.show(placed, words, entry.seconds, error);
     return;
   }
   if (error) {
@@ -149,11 +151,9 @@ function finish(entry) {
   const words = element("p", { className: "phones" }), details = element("details", {}, element("summary", {}, "As text"), words);
   details.addEventListener("toggle", () => { words.textContent = segments.map((each) => each.phone).join(" "); });
   entry.section.append(details);
-  if (model.goodness) {
-    const { blob, ...source } = lines.source;
-    entry.scores = new ScoreForm(model.phones, segments, (wanted) => worker?.postMessage({ id: entry.id, source, phones: wanted }));
-    entry.section.append(entry.scores.box);
-  }
+  const { blob, ...source } = lines.source, ask = (wanted) => worker?.postMessage({ id: entry.id, source, wanted });
+  entry.form = new PlaceForm(model, segments, ask, (text) => download(new Blob([text], { type: "text/plain" }), `${stem} placed.TextGrid`));
+  entry.section.append(entry.form.box);
   say(`${file.name}: ${facts.textContent}`);
 }
 

@@ -6,8 +6,9 @@ import { lasting } from "./formats.js";
 import { Matrices } from "./matrix.js";
 import { logitBlocks, Net } from "./net.js";
 import { Ngram } from "./ngram.js";
+import { placed } from "./placement.js";
 import { joined } from "./rows.js";
-import { Goodness, placed } from "./scores.js";
+import { Goodness } from "./scores.js";
 import { chooseSearch } from "./search.js";
 import { Segmenter } from "./segments.js";
 
@@ -64,7 +65,7 @@ export class Model {
     this.clock = { step: (this.bank.shift / rate) * this.config.model.time_stride, half: window * 0.0005 };
     this.silences = new Set(about.silences);
     this.goodness = about.goodness ? new Goodness(about.goodness, this.phones) : null;
-    this.spoken = this.phones.flatMap((phone, k) => (this.silences.has(phone) ? [] : [k + 1]));
+    [this.silent, this.spoken] = [true, false].map((silent) => this.phones.flatMap((phone, k) => (this.silences.has(phone) === silent ? [k + 1] : [])));
   }
 
   // Yields log posteriors of mono samples at the model's rate, which come in blocks.
@@ -87,22 +88,23 @@ export class Model {
     yield [...segmenter.push(rows, path), ...segmenter.finish(seconds())];
   }
 
-  // Yields nothing while blocks of samples are read, then the phones of a transcript in time, each with its score.
-  *scored(blocks, seconds, phones) {
-    const { classes } = this.net, labels = phones.map((phone) => this.phones.indexOf(phone) + 1);
-    const centred = localCmnBlocks(this.bank.blocks(blocks), this.bank.dims, this.config.features);
+  // Yields nothing while blocks of samples are read, then the phones of words in time, each with its word and its score, if
+  // the model scores. `words` are those of transcript.js; between words, not phones, there may be labels of silence.
+  *placed(blocks, seconds, words, silences = []) {
+    const { classes } = this.net, centred = localCmnBlocks(this.bank.blocks(blocks), this.bank.dims, this.config.features);
     let rows = new Float32Array(0);
     for (const logits of logitBlocks(centred, this.net, Infinity)) {
       rows = joined(rows, logSoftmax(logits, classes));
       yield [];
     }
-    const path = placed(rows, classes, labels);
-    if (!path) throw new Error(`the recording is too short for ${phones.length} phones.`);
+    const found = placed(rows, classes, words, silences);
+    const fewest = words.reduce((sum, { readings }) => sum + Math.min(...readings.map((each) => each.length)), 0);
+    if (!found) throw new Error(`the recording is too short for ${fewest} phones.`);
     const segmenter = new Segmenter(this.phones, this.silences, this.clock, this.calibration, 0);
-    const found = [...segmenter.push(rows, path), ...segmenter.finish(seconds())];
-    const segments = lasting(found, this.goodness.shortest_segment, seconds());
-    const scores = this.goodness.scores(rows, labels, path, segments, (label) => this.silences.has(this.phones[label - 1]));
-    yield segments.map((segment, k) => ({ ...segment, goodness: scores[k] }));
+    const all = [...segmenter.push(rows, found.path), ...segmenter.finish(seconds())];
+    const segments = lasting(all, this.shortest_segment, seconds());
+    const scores = this.goodness?.scores(rows, found.visits, segments, (label) => this.silent.includes(label));
+    yield segments.map((segment, k) => ({ ...segment, word: found.visits[k].word, goodness: scores?.[k] ?? null }));
   }
 }
 

@@ -1,4 +1,4 @@
-// How well the phones of a transcript were said. As inference/goodness.py, ctc/alternatives.py and inference/alignment.py.
+// How well the phones of a transcript were said. As inference/goodness.py and ctc/alternatives.py.
 
 function sum(a, b) {
   const most = Math.max(a, b);
@@ -90,34 +90,6 @@ export function ratios(rows, classes, labels) {
   }
 }
 
-// The class of each frame on the best path through the labels; null if they do not fit.
-export function placed(rows, classes, labels) {
-  const frames = rows.length / classes, states = 2 * labels.length + 1;
-  const label = (state) => (state % 2 ? labels[(state - 1) / 2] : 0);
-  let scores = new Float64Array(states).fill(-Infinity);
-  const steps = new Uint8Array(frames * states);
-  for (let t = 0; t < frames; t += 1) {
-    const next = new Float64Array(states).fill(-Infinity);
-    for (let state = 0; state < states; state += 1) {
-      let best = t ? scores[state] : state < 2 ? 0 : -Infinity, step = 0;
-      const try_ = (by) => { if (scores[state - by] > best) [best, step] = [scores[state - by], by]; };
-      if (t && state > 0) try_(1);
-      if (t && state % 2 && state > 1 && label(state) !== label(state - 2)) try_(2);
-      next[state] = best + rows[t * classes + label(state)];
-      steps[t * states + state] = step;
-    }
-    scores = next;
-  }
-  let state = scores[states - 1] >= scores[states - 2] ? states - 1 : states - 2;
-  if (!frames || scores[state] === -Infinity) return null;
-  const path = new Array(frames);
-  for (let t = frames - 1; t >= 0; t -= 1) {
-    path[t] = label(state);
-    state -= steps[t * states + state];
-  }
-  return path;
-}
-
 // The rank of a value among quantiles of these ranks.
 function rank(value, quantiles, ranks) {
   const last = quantiles.length - 1;
@@ -185,18 +157,14 @@ export class Goodness {
     });
   }
 
-  // Returns the scores of segments that are placed in log posteriors; silences have none.
-  scores(rows, labels, path, segments, silent) {
-    const { classes } = this, found = new Array(labels.length).fill(null), visits = [];
-    path.forEach((label, t) => {
-      if (label && label !== path[t - 1]) visits.push({ first: t });
-      if (label) visits[visits.length - 1].end = t + 1;
-    });
+  // Returns the scores of phones that are placed in log posteriors, with their segments in time; silences have none.
+  scores(rows, visits, segments, silent) {
+    const { classes } = this, found = new Array(visits.length).fill(null), labels = visits.map(({ label }) => label);
     const wanted = [], seen = [];
     for (let first = 0; first < labels.length; first += this.piece) {
       const end = Math.min(first + this.piece, labels.length);
       const low = Math.max(0, first - this.context), high = Math.min(labels.length, end + this.context);
-      const start = low ? visits[low].first : 0, stop = high < labels.length ? visits[high - 1].end : path.length;
+      const start = low ? visits[low].first : 0, stop = high < labels.length ? visits[high - 1].end : rows.length / classes;
       const each = ratios(rows.subarray(start * classes, stop * classes), classes, labels.slice(low, high));
       for (let k = first; each && k < end; k += 1) {
         if (silent(labels[k])) continue;

@@ -3,8 +3,9 @@
 import { Model } from "./model.js";
 import { resampled } from "./resample.js";
 import { BLOCK, finiteMono } from "./samples.js";
+import { Dictionary, parsed } from "./transcript.js";
 
-let model = null;
+let model = null, packed = null, dictionary = null;
 const stopped = new Set();
 let arrived = () => {}; // takes a recording's number, and bytes that were asked for or none if it is stopped
 
@@ -15,11 +16,21 @@ function decoded(text) {
   return bytes;
 }
 
+// The dictionary, which is unpacked when it is first needed.
+async function dictionaryOf() {
+  if (!dictionary) {
+    const text = new Blob([decoded(packed)]).stream().pipeThrough(new DecompressionStream("gzip"));
+    dictionary = new Dictionary(await new Response(text).text());
+  }
+  return dictionary;
+}
+
 const others = () => new Promise((done) => { setTimeout(done); }); // lets a message come in
 
 // The page reads for it, one block ahead: of a page from a disk, Safari gives a worker no bytes of its files.
-// With phones it scores these, else it recognises.
+// With phones or words it places these, else it recognises.
 async function recognise(id, source, wanted) {
+  const words = wanted && parsed(wanted.text, model.phones, wanted.words ? await dictionaryOf() : null);
   let asked = 0, block = null;
   function* blocks() {
     while (block || asked < source.frames) {
@@ -29,8 +40,9 @@ async function recognise(id, source, wanted) {
     }
   }
   const seconds = source.frames / source.rate, length = () => seconds, samples = resampled(blocks(), source.rate, model.rate);
-  for (const phones of wanted ? model.scored(samples, length, wanted) : model.phonesOf(samples, length)) {
-    if (wanted && phones.length) postMessage({ id, scored: phones });
+  const silences = wanted?.words ? model.silent : [];
+  for (const phones of wanted ? model.placed(samples, length, words, silences) : model.phonesOf(samples, length)) {
+    if (wanted && phones.length) postMessage({ id, placed: phones, words: wanted.words ? words.map((each) => each.text) : null });
     else if (!wanted) postMessage({ id, phones, seconds: Math.min(asked / source.rate, seconds) });
     if (!block && asked < source.frames) {
       const bytes = await new Promise((done) => {
@@ -74,12 +86,12 @@ async function work() {
   if (busy) return;
   busy = true;
   while (waiting.length) {
-    const { id, source, phones } = waiting.shift();
+    const { id, source, wanted } = waiting.shift();
     if (stopped.has(id)) continue;
     try {
-      await recognise(id, source, phones);
+      await recognise(id, source, wanted);
     } catch (error) {
-      postMessage({ id, error: error.message, unscored: Boolean(phones) });
+      postMessage({ id, error: error.message, unplaced: Boolean(wanted) });
     }
   }
   busy = false;
@@ -88,6 +100,7 @@ async function work() {
 globalThis.onmessage = ({ data }) => {
   try {
     if (data.about) {
+      packed = data.words;
       model = new Model(data.about, decoded(data.weights), data.lm ? decoded(data.lm) : null);
       postMessage({ ready: true });
     } else if (data.stop) {

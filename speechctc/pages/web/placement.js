@@ -1,0 +1,67 @@
+// A transcript placed in log posteriors: each of its words by the pronunciation that fits best, with silences between
+// words where the model has labels for them. As inference/transcript.py and ctc/graph.py: states and arcs come in the same
+// order, so that equal scores fall the same way.
+
+const MOST = 5e8; // pairs of frames and states, a byte each
+
+// States in order, each with its class, the number of its word (-1 between words), and those that lead to it; those that
+// may be last, in the order in which they are chosen.
+function compiled(words, silences) {
+  const states = [];
+  const add = (label, word, from) => states.push({ label, word, from }) - 1;
+  const other = (label, phones) => phones.filter((phone) => states[phone].label !== label);
+  let phones = []; // that end the word before
+  const between = () => {
+    const blank = add(0, -1, [...phones]), silent = silences.map((label) => add(label, -1, [...other(label, phones), blank]));
+    states[blank].from.push(...silent);
+    phones.push(...silent);
+    return blank;
+  };
+  words.forEach(({ readings }, number) => {
+    const blank = between(), last = [];
+    for (const labels of readings) {
+      let state = add(labels[0], number, [blank, ...other(labels[0], phones)]);
+      for (const label of labels.slice(1)) {
+        const inner = add(0, number, [state]);
+        state = add(label, number, [inner, ...other(label, [state])]);
+      }
+      last.push(state);
+    }
+    phones = last;
+  });
+  const blank = between();
+  return { states, last: [blank, ...phones] };
+}
+
+// Returns the class of each frame on the best path, and the phones on it in order, each with its word and its frames, from
+// `first` to before `end`; null if the words do not fit. A word has `readings`, lists of classes.
+export function placed(rows, classes, words, silences = []) {
+  const { states, last } = compiled(words, silences), frames = rows.length / classes, count = states.length;
+  if (frames * count > MOST) throw new Error("recording and transcript are too long for a page; cut them into parts.");
+  const steps = new Uint8Array(frames * count); // 0: the same state before; k: the k-th that leads to it
+  let before = new Float64Array(count).fill(-Infinity), now = new Float64Array(count);
+  before[0] = 0;
+  for (let t = 0; t < frames; t += 1) {
+    for (let k = 0; k < count; k += 1) {
+      const { label, from } = states[k];
+      let best = before[k], step = 0;
+      for (let n = 0; n < from.length; n += 1) if (before[from[n]] > best) [best, step] = [before[from[n]], n + 1];
+      now[k] = best + rows[t * classes + label];
+      steps[t * count + k] = step;
+    }
+    [before, now] = [now, before];
+  }
+  let state = last.reduce((best, each) => (before[each] > before[best] ? each : best));
+  if (!frames || before[state] === -Infinity) return null;
+  const path = new Array(frames), visits = [];
+  for (let t = frames - 1, later = -1; t >= 0; t -= 1) {
+    const { label, word, from } = states[state];
+    path[t] = label;
+    if (label && state !== later) visits.push({ label, word, end: t + 1 });
+    if (label) visits[visits.length - 1].first = t;
+    later = state;
+    const step = steps[t * count + state];
+    if (step) state = from[step - 1];
+  }
+  return { path, visits: visits.reverse() };
+}
