@@ -107,8 +107,8 @@ def _speakers(recordings: Iterable[Recording], places: Mapping[Path, Path]) -> d
 
 
 def speaker_of(name: Path) -> str:
-    """Return the speaker of a file by its path below the corpus: its folders, without the split."""
-    return "/".join(part for part in name.parts[:-1] if part.lower() not in _SPLITS)
+    """Return the speaker of a file by its path below the corpus: its folders, composed, without the split."""
+    return unicodedata.normalize("NFC", "/".join(part for part in name.parts[:-1] if part.lower() not in _SPLITS))
 
 
 def check_some(arguments: Sequence[Path]) -> None:

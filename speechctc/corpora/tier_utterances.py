@@ -469,8 +469,8 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     tiered = {u.speaker for file in files for u in file.utterances if u.speaker != file.labelled.speaker}
     builder.notes.append(_speakers(utterances, tiered))
     folders = {Path(utterance.speaker) for utterance in utterances}
-    names = Counter(folder.name for folder in folders - {Path()})
-    builder.warn_of(sorted(each for each in folders if names[each.name] > 1), note_text("speakers alike"))
+    names = Counter(folder.name.lower() for folder in folders - {Path()})
+    builder.warn_of(sorted(each for each in folders if names[each.name.lower()] > 1), note_text("speakers alike"))
     if odd := [file.labelled.note for file in files if file.labelled.note]:
         builder.warnings.append(odd[0] + (f" (and {len(odd) - 1} more files)" if len(odd) > 1 else ""))
     _report_cuts(files, builder, config)

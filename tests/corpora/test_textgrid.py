@@ -75,10 +75,22 @@ def test_without_splits_speakers_are_held_out(tmp_path: Path) -> None:
 
 
 def test_folders_of_one_name_are_named_as_they_may_be_one_person(tmp_path: Path) -> None:
-    for speaker in ("ane", "new/ane", "miren", "new/jon"):
+    for speaker in ("ane", "new/Ane", "miren", "new/jon"):
         write(tmp_path, f"{speaker}/x", "p q")
     [warning] = [each for each in read(tmp_path).warnings if "folders of one name" in each]
-    assert warning.endswith("(2): ane, new/ane")
+    assert warning.endswith("(2): ane, new/Ane")
+
+
+def test_a_folder_in_another_unicode_form_is_the_same_speaker(tmp_path: Path) -> None:
+    for form in ("jos\u00e9", "jose\u0301"):  # as Windows and as a Mac spell it
+        write(tmp_path, f"{form}/x", "p q")
+        write(tmp_path, f"ane/{form}", "p q")
+    corpus = read(tmp_path, dev_share=0.5)
+    assert {split: {u.speaker for u in corpus.splits[split]} for split in ("train", "dev")} in (
+        {"train": {"jos\u00e9"}, "dev": {"ane"}},
+        {"train": {"ane"}, "dev": {"jos\u00e9"}},
+    )
+    assert len({u.id for u in corpus.utterances()}) == 4
 
 
 def test_the_tier_and_the_phone_set_are_as_the_config_says(tmp_path: Path) -> None:
