@@ -25,7 +25,7 @@ FIREFOX = {"browser.download.folderList": 2, "media.autoplay.default": 0, "netwo
 WAIT = 30  # seconds at most; a test ends as soon as it can
 
 
-def _start(*more: str) -> Any:
+def start_browser(*more: str) -> Any:
     """Start Chromium, which may get more arguments; return its driver."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium, of the extra dev, is not installed")
     from selenium.webdriver.chrome.service import Service
@@ -51,14 +51,14 @@ _shared: list[Any] = []  # the one that runs without more arguments
 def browser(*more: str) -> Iterator[Any]:
     """Give a driver of Chromium at a new tab; one with more arguments is of its own, the other is started once."""
     if more:
-        driver = _start(*more)
+        driver = start_browser(*more)
         try:
             yield driver
         finally:
             driver.quit()
         return
     if not _shared:
-        _shared.append(_start())
+        _shared.append(start_browser())
         atexit.register(quit_browser)
     (driver,) = _shared
     first = driver.current_window_handle

@@ -171,12 +171,9 @@ def test_what_is_wrong_is_said_in_one_line(
     assert said in one_line_error(speechctc(*arguments))
 
 
-def test_extract_counts_and_lists_what_it_skips(
-    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = write_config(tmp_path, train=6, held_out=3)
-    table = tmp_path / "table0.jsonl"
+def test_extract_counts_and_lists_what_it_skips(speechctc: Command, here: Path) -> None:
+    config = write_config(here, train=6, held_out=3)
+    table = here / "table0.jsonl"
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     Path(rows[0]["audio"]).write_bytes(b"")
     Path(rows[1]["audio"]).write_bytes(b"RIFF but no more")
@@ -185,27 +182,21 @@ def test_extract_counts_and_lists_what_it_skips(
     done = speechctc("extract", "--config", config)
     assert done.status == 0
     assert "train: 3 utterances" in done.out and "3 skipped" in done.out
-    listed = (tmp_path / "features" / "skipped.tsv").read_text()
+    listed = (here / "features" / "skipped.tsv").read_text()
     for row in rows[:3]:
         assert f"train\t{row['id']}\t" in listed and row["id"] in done.out
 
 
-def test_a_corpus_of_nothing_usable_is_refused(
-    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = write_config(tmp_path, train=3, held_out=2)
-    for path in (tmp_path / "audio").glob("0-*.wav"):
+def test_a_corpus_of_nothing_usable_is_refused(speechctc: Command, here: Path) -> None:
+    config = write_config(here, train=3, held_out=2)
+    for path in (here / "audio").glob("0-*.wav"):
         path.write_bytes(b"")
     done = speechctc("extract", "--config", config)
     assert done.status == 2 and "no utterance" in done.err.splitlines()[-1]
 
 
-def test_extraction_goes_on_and_redoes_only_what_changed(
-    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = write_config(tmp_path, train=6, held_out=3)
+def test_extraction_goes_on_and_redoes_only_what_changed(speechctc: Command, here: Path) -> None:
+    config = write_config(here, train=6, held_out=3)
     assert "12 utterances extracted" in speechctc("extract", "--config", config).err
     shutil.rmtree("features/dev")
     assert "3 utterances extracted, 9 there already" in speechctc("extract", "--config", config).err
@@ -217,11 +208,10 @@ def test_extraction_goes_on_and_redoes_only_what_changed(
 
 
 def test_a_recording_that_vanishes_during_extraction_is_taken_when_it_is_back(
-    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = write_config(tmp_path, train=6, held_out=3)
-    lost, work = tmp_path / "audio" / "0-004.wav", extract_stage.extract_one
+    config = write_config(here, train=6, held_out=3)
+    lost, work = here / "audio" / "0-004.wav", extract_stage.extract_one
 
     def and_lose_one(*arguments: object) -> object:
         if lost.exists():

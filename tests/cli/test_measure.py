@@ -18,15 +18,10 @@ from speechctc.pages.figures import draw_measures
 from speechctc.stages.measure import Praat, PraatSettings
 from tests.command import Command, one_line_error
 
+pytest.importorskip("parselmouth")
+
 RATE = 16000
 VOWELS = {"iy": (280, 2250, 2900), "ae": (690, 1660, 2490), "aa": (710, 1100, 2540), "uw": (310, 870, 2250)}
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the working directory."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def vowel(formants: tuple[int, ...], seconds: float, pitch: float, seed: int) -> NDArray[np.float64]:
@@ -101,7 +96,6 @@ def test_twenty_vowels_are_measured_as_praat_does(speechctc: Command, here: Path
 
 
 def test_words_neighbours_and_tiers_beside(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
     write_vowels(here / "v.wav", 120.0)
     done = speechctc("measure", "v.wav", "--out", "m.csv")
     assert done.status == 0, done.err
@@ -119,7 +113,6 @@ def test_words_neighbours_and_tiers_beside(speechctc: Command, here: Path) -> No
 
 @pytest.mark.parametrize("start", [0.0, 0.05])
 def test_an_empty_interval_has_no_means(here: Path, start: float) -> None:
-    pytest.importorskip("parselmouth")
     soundfile.write(here / "v.wav", vowel(VOWELS["aa"], 0.2, 100, 0), RATE)
     praat = Praat(here / "v.wav", None, PraatSettings())
     empty, whole = praat.values(start, start), praat.values(start, 0.2)
@@ -128,7 +121,6 @@ def test_an_empty_interval_has_no_means(here: Path, start: float) -> None:
 
 
 def test_a_speaker_is_the_folder_below_the_named_one(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
     for place in ("all/v.wav", "all/ben/v.wav"):
         write_vowels(here / place, 120.0, 1)
     done = speechctc("measure", "all", "--out", "m.csv")
@@ -137,7 +129,6 @@ def test_a_speaker_is_the_folder_below_the_named_one(speechctc: Command, here: P
 
 
 def test_tiers_of_scores_and_tones_are_read(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
     ((start, end, label),) = write_vowels(here / "v.wav", 120.0, 1)
     tiers = {
         "phones": [Interval(start, end, label)],
@@ -150,7 +141,6 @@ def test_tiers_of_scores_and_tones_are_read(speechctc: Command, here: Path) -> N
 
 
 def test_a_textgrid_belongs_to_one_recording(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
     for place in ("all/x/v.wav", "all/y/v.wav", "all/y/w.wav"):
         write_vowels(here / place, 120.0, 1)
     (here / "grids/x").mkdir(parents=True)
@@ -168,7 +158,6 @@ def test_a_textgrid_belongs_to_one_recording(speechctc: Command, here: Path) -> 
 
 
 def test_a_table_names_the_recordings_and_its_ids_the_textgrids(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
     (here / "out").mkdir()
     for k, id in enumerate(["ä 1", "2", "three"]):
         write_vowels(here / f"rec/{k}.wav", 120.0, 1)
@@ -194,7 +183,6 @@ def test_a_table_names_the_recordings_and_its_ids_the_textgrids(speechctc: Comma
 
 
 def test_what_is_wrong_with_many_is_counted_and_what_is_written_is_said(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
     write_vowels(here / "in/v.wav", 120.0, 4)
     for k in range(30):
         (here / f"in/no {k}.wav").write_bytes((here / "in/v.wav").read_bytes())
@@ -214,7 +202,6 @@ def test_what_is_wrong_with_many_is_counted_and_what_is_written_is_said(speechct
 
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
 def test_a_picture_by_speaker(speechctc: Command, here: Path, ending: str) -> None:
-    pytest.importorskip("parselmouth")
     pytest.importorskip("matplotlib")
     for name, pitch in (("anna", 190.0), ("ben", 110.0)):
         write_vowels(here / name / "v.wav", pitch, 4)
@@ -233,7 +220,6 @@ def test_a_pair_of_dollars_is_drawn_as_it_is(form: str) -> None:
 
 
 def test_files_of_a_person_are_kept(speechctc: Command, here: Path) -> None:
-    pytest.importorskip("parselmouth")
     write_vowels(here / "v.wav", 120.0, 4)
     (here / "m.csv").write_text("mine")
     assert one_line_error(speechctc("measure", "v.wav", "--out", "m.csv"))
@@ -253,7 +239,6 @@ def test_files_of_a_person_are_kept(speechctc: Command, here: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line(speechctc: Command, here: Path, given: tuple[str, ...], message: str) -> None:
-    pytest.importorskip("parselmouth")
     write_vowels(here / "v.wav", 120.0, 4)
     shutil.copy(here / "v.wav", here / "still.wav")
     (here / "still.TextGrid").write_text(textgrid_text(0.1, {"phones": [], "confidence": []}))

@@ -15,6 +15,8 @@ from speechctc.stages.train_runs import train
 from tests.train_helpers import Recorder
 from tests.training.test_sentinel import record
 
+pytest.importorskip("matplotlib")
+
 
 def write_run(folder: Path, epochs: int, **values: object) -> Path:
     """Write the log of a run that was not trained."""
@@ -25,7 +27,6 @@ def write_run(folder: Path, epochs: int, **values: object) -> Path:
 
 
 def test_the_logs_of_a_sweep_among_its_runs_are_passed_over(here: Path) -> None:
-    pytest.importorskip("matplotlib")
     write_run(here / "sweep" / "a", 3)
     (here / "sweep" / "a.log").write_text("epoch 1")
     lines = plot(sorted((here / "sweep").iterdir()), here / "c.png")
@@ -35,7 +36,6 @@ def test_the_logs_of_a_sweep_among_its_runs_are_passed_over(here: Path) -> None:
 
 
 def test_a_run_keeps_its_curves_up_to_date(extracted: Path, here: Path) -> None:
-    pytest.importorskip("matplotlib")
     recorder = Recorder()
     train(load_config(extracted, [f"run={here}/r", "train.epochs=2", "train.curves=true"]), False, recorder)
     assert (here / "r" / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -55,7 +55,6 @@ def test_a_training_without_matplotlib_goes_on_and_says_so_once(
 
 
 def test_drawing_takes_a_small_share_of_the_time_and_never_ends_a_training(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     curves = CurvesFile(tmp_path / "curves.png", wanted=True)
     epochs = [{"lr": 1e-3, **record(k)} for k in range(1, 5)]
     curves.update(epochs[:1])
@@ -72,7 +71,6 @@ def test_drawing_takes_a_small_share_of_the_time_and_never_ends_a_training(tmp_p
 
 
 def test_runs_are_laid_over_one_another(here: Path) -> None:
-    pytest.importorskip("matplotlib")
     runs = [write_run(Path(f"runs/{name}"), count) for name, count in (("a", 3), ("b", 1))]
     lines = plot([*runs, runs[0]], Path("curves.svg"))
     assert lines == [
@@ -86,7 +84,6 @@ def test_runs_are_laid_over_one_another(here: Path) -> None:
 
 
 def test_what_cannot_be_plotted_is_refused_in_a_line(here: Path) -> None:
-    pytest.importorskip("matplotlib")
     run = write_run(Path("a"), 2)
     for folders, out, wrong in (
         ([run], "curves.doc", "not the ending of a picture"),
@@ -101,7 +98,6 @@ def test_what_cannot_be_plotted_is_refused_in_a_line(here: Path) -> None:
 
 @pytest.mark.parametrize("value", [1e308, float("inf"), float("nan")])
 def test_values_too_large_for_an_axis_are_left_out(here: Path, value: float) -> None:
-    pytest.importorskip("matplotlib")
     folder = write_run(here / "r", 2)
     with (folder / "metrics.jsonl").open("a") as file:
         for key in ("lr", "loss", "dev_per", "entropy"):

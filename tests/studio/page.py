@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.browser import set_screen, start_browser
 from tests.forked import Forked
 
 PATIENCE = 400  # seconds; a busy machine loads the model for long
-ARGUMENTS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-    "--autoplay-policy=no-user-gesture-required",
-    "--use-fake-ui-for-media-stream",
-    "--use-fake-device-for-media-stream",
-)
-
-
-def missing() -> str:
-    """Return why there is no browser to test with, or ``""``."""
-    absent = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    return f"not installed: {', '.join(absent)} (Debian: chromium, chromium-driver)" if absent else ""
+MICROPHONE = ("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream")
 
 
 class Server:
@@ -66,14 +50,10 @@ class Page:
     """A browser with the studio's page."""
 
     def __init__(self, address: str, microphone: Path | None = None) -> None:
-        options = webdriver.ChromeOptions()
-        for argument in (*ARGUMENTS, "--window-size=1400,1000"):
-            options.add_argument(argument)
+        arguments = [*MICROPHONE, "--window-size=1400,1000"]
         if microphone is not None:  # a recording that the microphone hears, again and again
-            options.add_argument(f"--use-file-for-fake-audio-capture={microphone}")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        options.binary_location = str(shutil.which("chromium"))
-        self.driver = webdriver.Chrome(options=options, service=Service(str(shutil.which("chromedriver"))))
+            arguments.append(f"--use-file-for-fake-audio-capture={microphone}")
+        self.driver = start_browser(*arguments)
         self.driver.get(address)
 
     def close(self) -> None:
@@ -106,49 +86,19 @@ class Page:
 
     def wait(self, what: str, true: Callable[[], Any]) -> Any:
         """Wait until something is true; return it."""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            if found := true():
-                return found
-            time.sleep(0.05)
-        raise AssertionError(f"{what}: {self.text('main')[:500]} {self.errors()}")
+        return WebDriverWait(self.driver, PATIENCE, 0.05).until(lambda _: true(), what)
 
     def saved(self) -> None:
         """Wait until the server has acknowledged every edit."""
         script = "const done = arguments[0]; import('/page/session.js').then((found) => done(!found.isSaving()));"
         self.wait("saving", lambda: self.driver.execute_async_script(script))
 
-    def errors(self) -> list[str]:
-        """Return what the console has of warnings and errors."""
-        log = self.driver.get_log("browser")
-        return [entry["message"] for entry in log if entry["level"] in ("SEVERE", "WARNING")]
-
-    def dark(self, on: bool) -> None:
-        """Prefer dark colours, or light ones."""
-        features = [{"name": "prefers-color-scheme", "value": "dark" if on else "light"}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
     def screenshot(self, path: Path, width: int, dark: bool) -> None:
         """Save a picture of the whole page at a width in pixels."""
-        self.dark(dark)
-        metrics = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        set_screen(self.driver, width, dark)
         time.sleep(0.8)
         height = self.driver.execute_script("return document.documentElement.scrollHeight")
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics | {"height": max(height, 600)})
+        size = {"width": width, "height": max(height, 600), "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         time.sleep(0.8)
         self.driver.save_screenshot(str(path))
-        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-    def accessibility(self) -> list[str]:
-        """Return the violations that axe-core calls serious or critical; the file is named by AXE_CORE."""
-        source = Path(os.environ["AXE_CORE"]).read_text(encoding="utf-8")
-        self.driver.execute_script(source)
-        script = "const done = arguments[0]; axe.run(document).then((found) => done(JSON.stringify(found.violations)));"
-        found = json.loads(self.driver.execute_async_script(script))
-        return [
-            f"{each['id']}: {node['html'][:160]}"
-            for each in found
-            if each["impact"] in ("serious", "critical")
-            for node in each["nodes"]
-        ]

@@ -15,18 +15,13 @@ pytest.importorskip("selenium", reason="selenium, of the extra dev, is not insta
 
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-from speechctc.audio.annotations import (
-    Interval,  # noqa: E402
-    read_textgrid,  # noqa: E402
-)
+from speechctc.audio.annotations import Interval, read_textgrid  # noqa: E402
+from tests.browser import console, serious_faults  # noqa: E402
 from tests.studio import page as browser  # noqa: E402
-from tests.studio.folders import write_labelled
+from tests.studio.folders import write_labelled  # noqa: E402
 from tests.tiny_model import write_song  # noqa: E402
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "there is a browser"),
-]
+pytestmark = pytest.mark.slow
 SONG = ["low", "mid", "top", "high", "low", "top", "mid", "high", "mid", "low", "high", "top"]
 Phones = list[tuple[float, float, str]]
 
@@ -73,7 +68,7 @@ def play(page: browser.Page) -> None:
 def check_after_a_kill(folder: Path, model: str, server: browser.Server, page: browser.Page) -> browser.Server:
     """Kill the server, open the recording with another, and compare page and TextGrid with what was seen."""
     seen, name = page.phones(), page.session()["name"]
-    assert page.errors() == []
+    assert console(page.driver) == []
     server.kill()
     again = browser.Server(folder, "--model", model)
     page.driver.get(f"{again.address}#{name}@0.3")
@@ -97,7 +92,7 @@ def test_ten_corrections_survive_a_kill(tmp_path: Path, tiny_model: Path) -> Non
         page.saved()
         assert len(page.phones()) == len(SONG) + 1
         if "AXE_CORE" in os.environ:
-            assert page.accessibility() == []
+            assert serious_faults(page.driver) == []
         again = check_after_a_kill(folder, str(tiny_model), server, page)
         try:
             page.press("z")
@@ -143,7 +138,7 @@ def test_a_page_that_is_loaded_again_goes_on(tmp_path: Path, tiny_model: Path) -
         page.click("#chart summary")
         page.click("#chart-rows [aria-label='plosive'] button")
         page.saved()
-        assert page.phones() != seen and page.errors() == []
+        assert page.phones() != seen and console(page.driver) == []
 
 
 def test_low_scores_of_pronunciation_are_shaded(tmp_path: Path, tiny_model: Path) -> None:
@@ -207,7 +202,7 @@ def test_two_seconds_from_the_microphone(tmp_path: Path, tiny_model: Path) -> No
         labels = [phone["label"] for phone in found["phones"]]
         assert set(page.text("#heard").split()) <= set(SONG) >= set(labels) and len(labels) > 5
         assert found["seconds"] > 1.9 and (folder / found["name"]).exists()
-        assert page.errors() == []
+        assert console(page.driver) == []
 
 
 def recorded(page: browser.Page) -> dict[str, Any] | None:
@@ -231,7 +226,7 @@ def train_shortly(page: browser.Page) -> None:
         page.click("#stop")
     page.wait("the new model", lambda: "The new model is in use" in page.text("#training-result"))
     page.wait("its name", lambda: "round 1" in chosen_model(page))
-    assert page.errors() == []
+    assert console(page.driver) == []
 
 
 def chosen_model(page: browser.Page) -> str:
