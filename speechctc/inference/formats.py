@@ -30,16 +30,8 @@ NO_FILE = (16000, 1)  # rate in Hz and channels of a recording without a file
 COLUMNS = ("file", "start", "end", "phone", "confidence")
 ALIGNED = ("word", "file_log_probability")  # columns after those of alignments
 # Columns after those where phones were scored; they take the place of the score of an alignment.
-SCORED = (
-    "word",
-    "score",
-    "probability",
-    "said_instead",
-    "said_instead_probability",
-    "word_score",
-    "file_score",
-    "speaker",
-    "variant",
+SCORED = tuple(
+    "word score probability said_instead said_instead_probability word_score file_score speaker variant".split()
 )
 SHEET_ROWS = 1_048_576  # most rows of a sheet in Excel
 
@@ -274,13 +266,9 @@ class Text(Writer):
 
 def _said_as(word: Word | None) -> str:
     """Return a word, and which of its pronunciations was taken."""
-    return (
-        ""
-        if word is None
-        else f"{word.word} ({word.variant.number} of {word.variant.of})"
-        if word.variant
-        else word.word
-    )
+    if word is None or word.variant is None:
+        return word.word if word else ""
+    return f"{word.word} ({word.variant.number} of {word.variant.of})"
 
 
 def _columns(aligned: bool, scored: bool) -> tuple[str, ...]:
@@ -536,7 +524,6 @@ def _eaf(name: RecordingName, result: Recognition, place: Path | None) -> str:
 
 
 def _emu(name: RecordingName, result: Recognition, place: Path | None) -> str:
-
     return emu_text(result.tiers(), Path(name.file), _rate_and_channels(name)[0], result.seconds)
 
 

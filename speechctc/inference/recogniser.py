@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from speechctc.core import files
 from speechctc.core.bundled import MODELS, bundled_folder
 from speechctc.core.devices import recognition_device
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.core.tensor_file import load_arrays, load_weights
 from speechctc.inference.alignment import Aligner, AlignOptions, Heard
@@ -33,7 +33,6 @@ from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, find_checkpoint,
 from speechctc.model.layers import weight_shapes
 from speechctc.model.numpy_net import NumpyNet, log_softmax
 from speechctc.phones.inventory import Inventory
-from speechctc.phones.texts import listed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -381,7 +380,7 @@ def with_lms(recogniser: AnyDecoder, lms: Sequence[Path], reporter: Reporter) ->
         if isinstance(model, NgramModel):
             ngram = relative(model, recogniser.checkpoint)
             if model.missing:
-                reporter.warn(f"{path}: has no probability for {len(model.missing)} phones: {listed(model.missing)}")
+                reporter.warn(f"{path}: has no probability for {len(model.missing)} phones: {first_few(model.missing)}")
         else:
             lstm = model
     if not lms:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from speechctc.core import files
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, first_few
 from speechctc.lm.ngram import FLOOR, START, Ngram
 from speechctc.phones.inventory import Inventory, inventory_of
-from speechctc.phones.texts import listed, read_unpacked
+from speechctc.phones.texts import read_unpacked
 
 START_WORD, END_WORD, UNKNOWN_WORD = "<s>", "</s>", "<unk>"
 SPECIAL = frozenset((START_WORD, END_WORD, UNKNOWN_WORD))
@@ -192,7 +192,7 @@ def _tokens(path: Path, words: list[str], inventory: Inventory | None) -> tuple[
     if unknown:
         raise InputError(
             f"{path}: {len(unknown)} of its {len(plain)} words are not of the {len(number)} phones ({inventory.name}):"
-            f" {listed(unknown)}",
+            f" {first_few(unknown)}",
             "give an n-gram of these phones; speechctc lm train --phones MODEL makes one",
         )
     tokens = {word: number[inventory.normalise(word)] for word in plain}

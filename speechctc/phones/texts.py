@@ -10,13 +10,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.files import readable
 from speechctc.core.text_files import decode_text
 from speechctc.phones.inventory import Inventory
 
 GZIP = b"\x1f\x8b"
-SHOWN = 8  # words in a message
 SMALL = 1 << 24  # bytes that a gzipped file may always have
 RATIO = 200  # times its packed size that a larger one may have; texts have about 5
 
@@ -98,11 +97,6 @@ def encode(source: str, utterances: Iterable[Sequence[str]], inventory: Inventor
         labels.append([number.get(phone, 0) for phone in phones])
     if unknown:
         known = f"the {len(number)} phones ({inventory.name})"
-        what = f"{source}: {sum(unknown.values())} words are not of {known}: {listed([*unknown])}"
+        what = f"{source}: {sum(unknown.values())} words are not of {known}: {first_few([*unknown])}"
         raise InputError(what, "correct them, or choose a language model or a phone set that has them")
     return labels
-
-
-def listed(words: Sequence[str]) -> str:
-    """Return the first few words, for a message, and how many more there are."""
-    return " ".join(words[:SHOWN]) + (f" and {len(words) - SHOWN} more" if len(words) > SHOWN else "")

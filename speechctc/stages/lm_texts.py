@@ -28,7 +28,7 @@ from speechctc.model.checkpoint import find_checkpoint, read_inventory
 from speechctc.phones.articulation import is_arpabet, is_one_phone
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
 from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
-from speechctc.phones.texts import encode, listed, read_text, read_unpacked
+from speechctc.phones.texts import encode, read_text, read_unpacked
 
 MAX_PHONES = 500  # phones that texts may have: more are words
 SENTENCE_END = re.compile(r"(?<=[.!?;:…])[\"'”’»)\]]*\s+|(?<=[。！？।؟])\s*")
@@ -272,7 +272,7 @@ def score_texts(
     for path in lms:
         lm = load_lm(path, inventory)
         if isinstance(lm, NgramModel) and lm.missing:
-            reporter.warn(f"{path}: has no probability for {len(lm.missing)} phones: {listed(lm.missing)}")
+            reporter.warn(f"{path}: has no probability for {len(lm.missing)} phones: {first_few(lm.missing)}")
         for text in texts:
             labels = encode(text.name, _in_set(text, lm.inventory, reporter).utterances, lm.inventory)
             found.append(perplexity(lm, str(path), text.name, labels))

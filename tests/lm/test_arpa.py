@@ -123,7 +123,7 @@ def test_a_count_that_no_file_has_is_one_line(tmp_path: Path, count: str) -> Non
 
 def test_words_that_are_no_phones_are_counted_and_named(tmp_path: Path) -> None:
     path = write(tmp_path / "lm.arpa")
-    with pytest.raises(InputError, match="2 of its 3 words are not of the 2 phones .found.: a c; give an n-gram of"):
+    with pytest.raises(InputError, match="2 of its 3 words are not of the 2 phones .found.: a, c; give an n-gram of"):
         read_arpa(path, Inventory("found", ("b", "zh")))
     stressed = SRILM.replace("\ta", "\tAH0").replace(" a", " AH0").replace("a ", "AH0 ").replace("b", "AH1")
     with pytest.raises(InputError, match="several of its words, 'AH0' among them, are one phone of the set cmu39"):
