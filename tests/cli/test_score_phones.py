@@ -94,9 +94,9 @@ def test_ratings_of_other_speakers_are_predicted(speechctc: Command, here: Path)
     wrong = [each["rating"] for each in found if max(each["log_odds"].values()) > 3]
     right = [each["rating"] for each in found if max(each["log_odds"].values()) < -3]
     assert len(wrong) > 3 and np.mean(wrong) < 0.7 < 1.7 < np.mean(right)
-    for line, said in (("out/A/0.json\t7\t1", "line 2"), ("out/A/0.json\t1\tgood", "line 2"), ("x\t1\t1", "line 2")):
+    for line in ("out/A/0.json\t7\t1", "out/A/0.json\t1\tgood", "x\t1\t1"):
         (here / "r.tsv").write_text(f"file\tphone\trating\n{line}\n")
-        assert said in one_line_error(speechctc("calibrate", "--ratings", "r.tsv"))
+        assert "line 2" in one_line_error(speechctc("calibrate", "--ratings", "r.tsv"))
     (here / "r.tsv").write_text("file\tphone\trating\nout/A/0.json\t1\t1\n")
     assert "ratings of 1 speakers, 5 are needed" in one_line_error(speechctc("calibrate", "--ratings", "r.tsv"))
 

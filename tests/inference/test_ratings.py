@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
 from speechctc.inference.ratings import FILE, MOST, Ratings, cross_validated, features
@@ -14,7 +15,7 @@ from speechctc.inference.segmenter import PhoneScore
 PHONES = ("a", "b", "c", "d")
 
 
-def rated(count: int = 1200) -> tuple[list[str], list[str], list[PhoneScore], np.ndarray]:
+def rated(count: int = 1200) -> tuple[list[str], list[str], list[PhoneScore], NDArray[np.float64]]:
     """Return phones of 24 speakers; raters mark ``b`` in place of ``a``, and a missing ``c``, and nothing else."""
     rng = np.random.default_rng(0)
     said = [str(each) for each in rng.choice(PHONES, count)]
