@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
+from speechctc.audio.annotations import read_textgrid
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import files
 from speechctc.corpora.registry import read_corpus
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.stages import calibrate as stage
 from speechctc.stages.split_scoring import score_split
+from tests.cli.test_train_boundaries import write_timed
 from tests.command import Command, one_line_error
 from tests.stages.test_scored_corpus import renamed
 from tests.tiny_model import write_song
@@ -212,25 +213,15 @@ def test_calibrating_on_too_little_is_refused(speechctc: Command, here: Path, ti
 
 def test_boundaries_are_learned_from_times_and_scored(speechctc: Command, here: Path, tiny_model: Path) -> None:
     """The round trip: TextGrids are a corpus, its times calibrate the model, and its alignments score against them."""
-    rng = np.random.default_rng(8)
-    for split in ("train", "dev"):
-        for k in range(12):
-            (here / "corpus" / split).mkdir(parents=True, exist_ok=True)
-            song = [PHONES[j] for j in rng.integers(4, size=7)]
-            song = [phone for a, phone in enumerate(song) if a == 0 or phone != song[a - 1]]
-            times = write_song(here / "corpus" / split / f"{k}.wav", song, seed=k)
-            labels = [Interval(s - 0.01, e + 0.01, phone) for (s, e), phone in zip(times, song, strict=True)]
-            (here / "corpus" / split / f"{k}.TextGrid").write_text(textgrid_text(2.0, {"phones": labels}))
+    write_timed(here / "corpus", 12, wider=0.01)
     assert len(read_corpus(CorpusConfig(kind="textgrid", root=here / "corpus")).splits["dev"]) == 12
     shutil.copytree(tiny_model / "best", "model")
     settings = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}")
     assert speechctc("calibrate", "--model", "model", *settings).status == 0
     kept = json.loads(Path("model/calibration.json").read_text())
     assert 0 < abs(kept["shift"]) <= 0.0125
-    for split in ("train", "dev"):
-        for k in range(12):
-            labels = read_textgrid(here / "corpus" / split / f"{k}.TextGrid", "phones")
-            (here / "corpus" / split / f"{k}.lab").write_text(" ".join(i.label for i in labels))
+    for grid in Path("corpus").rglob("*.TextGrid"):
+        grid.with_suffix(".lab").write_text(" ".join(each.label for each in read_textgrid(grid, "phones")))
     assert speechctc("align", "corpus", "--model", "model", "--format", "textgrid", "--out", "grids").status == 0
     done = speechctc("score-boundaries", "corpus", "grids", "--json", "score.json")
     score = json.loads(Path("score.json").read_text())

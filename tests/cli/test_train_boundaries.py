@@ -24,19 +24,23 @@ from tests.tones import PHONES
 SETTINGS = ("corpus.kind=textgrid", "corpus.root=corpus", "corpus.tables={}")
 
 
-@pytest.fixture
-def corpus(here: Path) -> Path:
-    """A corpus of TextGrids of tones."""
+def write_timed(folder: Path, count: int, wider: float = 0.0) -> Path:
+    """Write a corpus of TextGrids of tones; labels are so much wider than their tones, in seconds, at both ends."""
     rng = np.random.default_rng(8)
     for split in ("train", "dev"):
-        (here / "corpus" / split).mkdir(parents=True)
-        for k in range(16):
+        (folder / split).mkdir(parents=True)
+        for k in range(count):
             song = [PHONES[j] for j in rng.integers(4, size=7)]
             song = [phone for a, phone in enumerate(song) if a == 0 or phone != song[a - 1]]
-            times = write_song(here / "corpus" / split / f"{k}.wav", song, seed=k)
-            labels = [Interval(start, end, phone) for (start, end), phone in zip(times, song, strict=True)]
-            (here / "corpus" / split / f"{k}.TextGrid").write_text(textgrid_text(2.0, {"phones": labels}))
-    return here / "corpus"
+            times = write_song(folder / split / f"{k}.wav", song, seed=k)
+            labels = [Interval(s - wider, e + wider, phone) for (s, e), phone in zip(times, song, strict=True)]
+            (folder / split / f"{k}.TextGrid").write_text(textgrid_text(2.0, {"phones": labels}))
+    return folder
+
+
+@pytest.fixture
+def corpus(here: Path) -> Path:
+    return write_timed(here / "corpus", 16)
 
 
 def test_boundaries_are_learned_kept_and_used(speechctc: Command, corpus: Path, here: Path, tiny_model: Path) -> None:
