@@ -1,5 +1,8 @@
-"""Tables and TextGrids of words: their phones, and what is reported."""
+"""Tables and TextGrids of words: their phones, also of many languages, and what is reported."""
 
+from __future__ import annotations
+
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +10,15 @@ import pytest
 import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.config.load import load_config
 from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
+from speechctc.phones.espeak import Reader
+from tests.phones.test_every_language import what_is_not_ipa
+
+pytest.importorskip("espeakng_loader")
 
 
 @pytest.fixture
@@ -113,3 +121,181 @@ def test_a_tier_of_words(recordings: Path) -> None:
     assert found["b"].phones == tuple("i l k a n e k a n e".split())
     with pytest.raises(InputError, match="words_tier is set"):
         read_corpus(CorpusConfig(kind="textgrid", root=recordings, words_tier="words"))
+
+
+def by_language(folder: Path, *rows: str) -> Path:
+    return table(folder, "train", *rows, columns="id\taudio\tlanguage\twords")
+
+
+def read_train(train: Path, **settings: object) -> Corpus:
+    return read(train, silence(train), **settings)
+
+
+def silence(train: Path) -> Path:
+    """Return the table of a dev split without phones: other phones would become the nearest of training."""
+    return table(train.parent, "dev", "0\th.wav\t[]", columns="id\taudio\tphones")
+
+
+def phones(corpus: Corpus) -> dict[str, str]:
+    return {each.id: " ".join(each.phones) for each in corpus.splits["train"]}
+
+
+def test_each_row_is_read_in_its_own_language(recordings: Path) -> None:
+    rows = ("1\ta.wav\tcy\tarian", "2\tb.wav\tit\tcena", "3\tc.wav\tGerman\tzehn", "4\td.wav\tcmn\t今天")
+    corpus = read_train(by_language(recordings, *rows))
+    assert phones(corpus) == {"1": "a r j a n", "2": "tʃ e n a", "3": "ts eː n", "4": "tɕ i n tʰ iɛ n"}
+    assert any("read in 4 languages: " in note and "cmn (1)" in note for note in corpus.notes)
+
+
+def test_one_language_of_the_config_reads_all_rows_and_the_column_is_a_trait(recordings: Path) -> None:
+    rows = ("1\ta.wav\tmother tongue: Welsh\tcena", "2\tb.wav\tcy\tcena")
+    corpus = read_train(by_language(recordings, *rows), language="it")
+    assert phones(corpus) == {"1": "tʃ e n a", "2": "tʃ e n a"} and not corpus.warnings
+
+
+def test_unknown_languages_are_named_and_counted_and_the_rest_goes_on(recordings: Path) -> None:
+    rows = (
+        "1\ta.wav\txxq\tarian",
+        "2\tb.wav\tit\tcena",
+        "3\tc.wav\txxq\tarian",
+        "4\td.wav\t\tcena",
+        "5\te.wav\tkaa\tcena",
+    )
+    corpus = read_train(by_language(recordings, *rows, "6\tf.wav\tit\tdue"))
+    assert set(phones(corpus)) == {"2", "6"}
+    reasons = {each.id: each.reason for each in corpus.rejected["train"]}
+    assert "line 2: eSpeak NG does not speak the language 'xxq'" in reasons["1"]
+    assert (
+        "line 5: words and no phones; fill its column language" in reasons["4"]
+        and "no dictionary of it" in reasons["5"]
+    )
+    (warning,) = (warning for warning in corpus.warnings if "nothing reads their language" in warning)
+    assert warning.endswith("xxq (2), kaa (1)")
+
+
+def test_words_in_a_script_that_their_language_does_not_write(recordings: Path) -> None:
+    rows = ("1\ta.wav\tpl\tслово дом", "2\tb.wav\tru\tслово", "3\tc.wav\tpl\tdom")
+    corpus = read_train(by_language(recordings, *rows))
+    assert set(phones(corpus)) == {"2", "3"}
+    assert "its words are in a script that pl does not write" in corpus.rejected["train"][0].reason
+    (warning,) = corpus.warnings
+    assert warning.endswith("in a script that their language does not write: pl (1)")
+    (recordings / "pl.dict").write_text("dom\td o m\n")
+    corpus = read_train(
+        by_language(recordings, *rows, "4\td.wav\tPolish\tслово"), dictionary={"pl": recordings / "pl.dict"}
+    )
+    assert set(phones(corpus)) == {"2", "3"} and phones(corpus)["3"] == "d o m"
+    assert "words: 2 in 2 utterances, read in 2 languages: pl (1), ru (1)" in corpus.notes
+    assert "pl: 1 words found in pl.dict, 0 read by eSpeak NG in pl" in corpus.notes
+
+
+def test_dictionaries_by_language(recordings: Path) -> None:
+    (recordings / "tus.dict").write_text("oxa\to χ a\n", encoding="utf-8")
+    (recordings / "it.dict").write_text("cena\ts e n a\n", encoding="utf-8")
+    rows = (
+        "1\ta.wav\ttus\toxa",
+        "2\tb.wav\tit\tcena",
+        "3\tc.wav\tit\tdue",
+        "4\td.wav\ttus\tmissing",
+        "5\te.wav\tcy\tarian",
+    )
+    dictionaries = {"tus": recordings / "tus.dict", "it": recordings / "it.dict"}
+    corpus = read_train(by_language(recordings, *rows), dictionary=dictionaries)
+    assert phones(corpus) == {"1": "o χ a", "2": "s e n a", "3": "d u e", "5": "a r j a n"}
+    assert "nothing can read missing in tus" in corpus.rejected["train"][0].reason
+
+
+def test_a_dictionary_in_another_notation_is_said(recordings: Path) -> None:
+    (recordings / "de.dict").write_text("tisch\tt I S\nschönes\tS 2: n @ s\nbett\tb E t\n", encoding="utf-8")
+    words = ("tisch bett schönes", "fisch nett beide", "tisch rennen")
+    rows = [f"{k}\t{letter}.wav\tde\t{text}" for k, (letter, text) in enumerate(zip("abc", words, strict=True), 1)]
+    assert not any("two notations" in warning for warning in read_train(by_language(recordings, *rows)).warnings)
+    warnings = read_train(by_language(recordings, *rows), dictionary={"de": recordings / "de.dict"}).warnings
+    (said,) = [warning for warning in warnings if "two notations" in warning]
+    assert "@ (1) and ə (2), E (1) and ɛ (2), I (2) and ɪ (1), S (3) and ʃ (1)" in said
+
+
+def test_codes_and_names_of_one_language_are_read_alike(recordings: Path) -> None:
+    (recordings / "it.dict").write_text("cena\ts e n a\n", encoding="utf-8")
+    names = ("ITA", "it", "Italian", "it", "hu", "hu-HU", "tus")
+    rows = [
+        f"{k}\t{letter}.wav\t{name}\tcena" for k, (letter, name) in enumerate(zip("abcdefg", names, strict=True), 1)
+    ]
+    dictionaries = {"Italiano": recordings / "it.dict", "tus": recordings / "it.dict"}
+    corpus = read_train(by_language(recordings, *rows), dictionary=dictionaries)
+    assert [each.trait("language") for each in corpus.splits["train"]] == [*names], "the user's own names"
+    assert [each.phones[0] for each in corpus.splits["train"]] == ["s"] * 4 + ["ts", "ts", "s"]
+    assert "read in 4 languages: " in corpus.notes[1] and "hu (1), hu-HU (1), tus (1)" in corpus.notes[1]
+
+
+def test_names_of_languages_that_espeak_has_otherwise(recordings: Path) -> None:
+    rows = ("1\ta.wav\tzh-CN\t今天", "2\tb.wav\tit\tcena")
+    corpus = read_train(by_language(recordings, *rows), language={"zh-CN": "cmn"})
+    assert phones(corpus)["1"] == "tɕ i n tʰ iɛ n" and phones(corpus)["2"] == "tʃ e n a"
+    with pytest.raises(InputError, match="leave it out, and name each row's in a column language"):
+        read_train(by_language(recordings, *rows), language=("it", "cmn"))
+
+
+def grid(path: Path, **words: str) -> None:
+    tiers = {tier: [Interval(0.0, 0.9, label)] for tier, label in words.items()}
+    path.parent.mkdir(exist_ok=True)
+    path.with_suffix(".TextGrid").write_text(textgrid_text(1.0, tiers), encoding="utf-8")
+    soundfile.write(path.with_suffix(".wav"), np.zeros(16000), 16000)
+
+
+def test_a_folder_or_a_tier_for_each_language(tmp_path: Path) -> None:
+    grid(tmp_path / "italiano" / "a", words="cena")
+    grid(tmp_path / "welsh" / "b", words="arian")
+    grid(tmp_path / "other" / "c", words="arian")
+    grid(tmp_path / "dev" / "d", words="arian")
+    settings = {"kind": "textgrid", "root": tmp_path, "words_tier": "*words"}
+    corpus = read_corpus(CorpusConfig(language={"italiano": "it", "wel*": "cy", "dev": "cy"}, **settings))
+    assert phones(corpus) == {"italiano-a": "tʃ e n a", "welsh-b": "a r j a n"}
+    assert {each.traits for each in corpus.splits["train"]} == {
+        (("language", "it"),),
+        (("language", "cy"),),
+    }
+    (rejected,) = corpus.rejected["train"]
+    assert (
+        "neither the tier 'words' nor a folder is among those of corpus.language: italiano, wel*, dev"
+        in rejected.reason
+    )
+    grid(tmp_path / "welsh" / "b", **{"it-words": "cena", "words": "arian"})
+    corpus = read_corpus(
+        CorpusConfig(
+            language={"it-words": "it", "welsh": "cy", "other": "cy", "dev": "cy", "italiano": "it"}, **settings
+        )
+    )
+    assert phones(corpus)["welsh-b-it"] == "tʃ e n a" and phones(corpus)["welsh-b-words"] == "a r j a n"
+
+
+def test_diphthongs_and_affricates_are_divided_in_labels_and_words(recordings: Path) -> None:
+    rows = ("1\ta.wav\tde\tZeit", "2\tb.wav\tit\tcena")
+    path = by_language(recordings, *rows)
+    corpus = read_train(path, diphthongs="split", affricates="split")
+    assert phones(corpus) == {"1": "t s a ɪ t", "2": "t ʃ e n a"}
+    assert corpus.words is not None and corpus.words["1"][0].pronunciations == (tuple("tsaɪt"),)
+    assert phones(read_train(path, diphthongs="split"))["1"] == "ts a ɪ t"
+    assert phones(read_train(path, affricates="split"))["1"] == "t s aɪ t"
+
+
+def test_the_config_of_the_universal_set(recordings: Path) -> None:
+    rows = ("1\ta.wav\ten\tchained boy", "2\tb.wav\tzh-CN\t吃 中", "3\tc.wav\tet\tpadi kassi aas")
+    train = by_language(recordings, *rows)
+    corpus = read_corpus(load_config("ipa", [f"corpus.tables={{train: {train}, dev: {silence(train)}}}"]).corpus)
+    assert phones(corpus) == {"1": "tʃ e ɪ n d b ɔ ɪ", "2": "ʈʂ ɨ ʈʂ o ŋ", "3": "p a d ɪ k a s s i a a s"}
+
+
+@pytest.mark.shared
+def test_words_of_real_transcripts_are_ipa(shared_data: Path) -> None:
+    wrong: dict[str, set[str]] = {}
+    codes = {"zh-CN": "cmn", "zh-HK": "yue"}
+    folders = sorted((shared_data / "languages").iterdir())
+    for folder in folders:
+        reader = Reader(codes.get(folder.name, folder.name))
+        with (folder / "train" / "utterances.tsv").open(encoding="utf-8", newline="") as file:
+            for row in list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[::4]:
+                for word in reader.read(row["words"]):
+                    bad = {phone for phone in word.phones if what_is_not_ipa(phone)}
+                    wrong.setdefault(folder.name, set()).update(bad)
+    assert len(folders) > 30 and not any(wrong.values()), wrong

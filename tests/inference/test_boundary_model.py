@@ -1,7 +1,8 @@
-"""A boundary model that learns tones whose boundaries are known."""
+"""A boundary model that learns tones whose boundaries are known; its lattice against all ways, one by one."""
 
 from __future__ import annotations
 
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,26 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
 from speechctc.inference import boundary_training, refinement
-from speechctc.inference.boundary_model import EDGE, FILE, SILENCE, SPREAD, BoundaryModel, spread_for
+from speechctc.inference.boundary_model import (
+    DIMS,
+    EDGE,
+    FILE,
+    SILENCE,
+    SPREAD,
+    BoundaryModel,
+    Lattice,
+    has_closures,
+    joined,
+    marginals,
+    phone_vectors,
+    spelled,
+    spread_for,
+)
 from speechctc.inference.boundary_training import BoundaryNet, _gradients, examples_of, train
 from speechctc.inference.refinement import Window, refined
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import arrays_of
+from speechctc.phones.inventory import CMU39, TIMIT61
 
 RATE = 16000
 HERTZ = {"a": 800.0, "i": 2400.0, "s": 5200.0, "m": 300.0}
@@ -242,3 +258,106 @@ def test_a_damaged_model_is_refused(model: BoundaryModel, tmp_path: Path) -> Non
         BoundaryModel(model.weights, rate, spread).save(tmp_path / FILE)
         with pytest.raises(InputError, match="not a boundary model"):
             BoundaryModel.load(tmp_path)
+
+
+def random_lattice(frames: int, optional: list[bool], seed: int) -> Lattice:
+    rng = np.random.default_rng(seed)
+    shape = (frames, len(optional))
+    low, high = np.zeros(shape[1], np.int64), np.full(shape[1], frames)
+    inside, entered, skipped = (rng.normal(0, 2, shape) for _ in range(3))
+    return Lattice(inside, entered, skipped, np.array(optional), low, high)
+
+
+def all_ways(lattice: Lattice) -> dict[tuple[int, ...], float]:
+    """Return the score of every way by its state in each frame."""
+    frames, states = lattice.inside.shape
+    ways = {}
+    for way in product(range(states), repeat=frames):
+        steps = np.diff(way)
+        begins = way[0] == 0 or (way[0] == 1 and lattice.optional[0])
+        ends = way[-1] == states - 1 or (way[-1] == states - 2 and lattice.optional[-1])
+        allowed = all(b - a in (0, 1) or (b - a == 2 and lattice.optional[a + 1]) for a, b in pairwise(way))
+        inside = all(lattice.low[s] <= t < lattice.high[s] for t, s in enumerate(way))
+        if begins and ends and allowed and inside:
+            score = sum(lattice.inside[t, s] for t, s in enumerate(way))
+            for t, step in enumerate(steps, start=1):
+                score += (0.0, lattice.entered[t, way[t]], lattice.skipped[t, way[t]])[step]
+            ways[way] = score
+    return ways
+
+
+@pytest.mark.parametrize(
+    ("frames", "optional"),
+    [
+        (5, [True, False, True, False, True]),
+        (6, [False, False, True, False]),
+        (4, [False]),
+        (3, [True, False]),
+        (6, [True, False, False, True]),
+        (1, [True, False, True]),
+    ],
+)
+def test_probabilities_are_those_of_all_ways(frames: int, optional: list[bool]) -> None:
+    lattice = random_lattice(frames, optional, frames)
+    ways = all_ways(lattice)
+    total = np.logaddexp.reduce(list(ways.values()))
+    inside, entered, skipped = (np.zeros(lattice.inside.shape) for _ in range(3))
+    for way, score in ways.items():
+        share = np.exp(score - total)
+        for t, s in enumerate(way):
+            inside[t, s] += share
+            step = s - way[t - 1] if t else 0
+            entered[t, s] += share * (step == 1)
+            skipped[t, s] += share * (step == 2)
+    found = marginals(lattice)
+    assert found.total == pytest.approx(total)
+    for one, other in zip(found[1:], (inside, entered, skipped), strict=True):
+        assert np.allclose(one, other, atol=1e-12)
+
+
+def test_a_band_is_kept() -> None:
+    lattice = random_lattice(6, [True, False, True, False, True], 3)
+    lattice.low[:], lattice.high[:] = (0, 0, 2, 3, 4), (2, 4, 5, 6, 6)
+    ways = all_ways(lattice)
+    found = marginals(lattice)
+    assert found.total == pytest.approx(np.logaddexp.reduce(list(ways.values())))
+    assert 0 < len(ways) < len(all_ways(random_lattice(6, [True, False, True, False, True], 3)))
+    assert np.allclose(found.inside.sum(1), 1)
+
+
+def test_too_few_frames_have_no_way() -> None:
+    assert marginals(random_lattice(2, [False, False, False], 1)).total < -1e29
+
+
+def test_every_phone_of_timit_has_its_own_vector_but_for_variants() -> None:
+    vectors = phone_vectors(spelled(TIMIT61, True), True)
+    assert vectors.shape == (61, DIMS) and np.isfinite(vectors).all()
+    known = vectors[:, 2] == 0
+    assert known.all()
+    assert len(np.unique(vectors, axis=0)) >= 52  # silences are one, hh and hv, and a few vowels, are near
+
+
+def test_a_phone_has_the_same_vector_in_both_notations() -> None:
+    pairs = {"t": "t", "sh": "ʃ", "iy": "i", "aw": "aʊ", "ch": "tʃ"}
+    for arpabet, ipa in pairs.items():
+        assert np.array_equal(phone_vectors(spelled([arpabet], True), False), phone_vectors([ipa], False))
+
+
+def test_labels_that_are_not_ipa_are_told_apart() -> None:
+    vectors = phone_vectors(["X1", "X2"], False)
+    assert vectors[:, 2].tolist() == [1, 1] and not np.array_equal(*vectors)
+
+
+def test_stops_are_releases_where_a_set_has_closures() -> None:
+    assert has_closures(TIMIT61) and not has_closures(CMU39) and not has_closures(("a", "t", "k"))
+    joined_stop, release, vowel = phone_vectors(["t"], False), phone_vectors(["t"], True), phone_vectors(["a"], True)
+    assert (joined_stop != release).sum() == 1 and np.array_equal(vowel, phone_vectors(["a"], False))
+
+
+def test_closures_are_joined_with_the_stops_that_touch_them() -> None:
+    phones = spelled(["h#", "tcl", "t", "iy", "kcl", "m", "tcl", "ch", "pau", "bcl", "b"], True)
+    times = tuple((k / 10, (k + 1) / 10) for k in range(11))
+    times = (*times[:10], (1.05, 1.1))  # b begins later than bcl ends
+    labels, spans = joined(phones, times)
+    assert labels == (SILENCE, "t", "i", "k", "m", "tʃ", SILENCE, "b", "b")
+    assert spans[1] == (0.1, 0.3) and spans[5] == (0.6, 0.8) and spans[3] == (0.4, 0.5)

@@ -14,7 +14,7 @@ from speechctc.lm.model import PhoneLM
 from speechctc.lm.ngram import estimate
 from speechctc.phones.inventory import Inventory, named_inventory
 from tests.lm.arpa_texts import SRILM, random_table, score, to_arpa, write
-from tests.lm.test_automaton import zipfian
+from tests.lm.test_model import zipfian
 
 ABC = Inventory("found", ("a", "b", "c"))
 

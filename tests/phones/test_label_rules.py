@@ -1,7 +1,9 @@
-"""Labels read as phones by a map, and what is wrong with maps."""
+"""Labels read as phones: by a map, with marks of IPA by class, from strings of IPA (beside panphon's segmentation)."""
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,16 @@ import pytest
 from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.phones.label_rules import LabelRules, read_map
+from speechctc.phones.inventory import CMU39, TIMIT61
+from speechctc.phones.label_rules import (
+    LabelRules,
+    apply_marks,
+    are_strings,
+    divide_phone,
+    kind_of,
+    read_map,
+    segment_ipa,
+)
 
 
 @pytest.mark.parametrize("text", ["r\tɹ\r\ntʃ\tt ʃ\n\nsp\t\n", "\ufeffr;ɹ\ntʃ;t ʃ\nsp;\n", "r,ɹ\ntʃ,t ʃ\nsp\n"])
@@ -68,3 +79,122 @@ def test_a_corpus_is_read_by_its_map_and_its_switches(tmp_path: Path) -> None:
     assert "labels left out, as corpus.ignore says: sil (3)" in corpus.notes
     assert "labels read as corpus.map says: r̃ as ɹ (3)" in corpus.notes
     assert "corpus.map names labels that do not occur: zz" in corpus.warnings
+
+
+@pytest.mark.parametrize(
+    ("label", "choices", "phones"),
+    [
+        ("ˈãː˥˩", {}, ["ˈãː˥˩"]),
+        ("ˈãː˥˩", {"tone": "strip"}, ["ˈãː"]),
+        ("ˈãː˥˩", {"tone": "split", "stress": "split"}, ["ˈ", "ãː", "˥˩"]),
+        ("ˈãː˥˩", {"tone": "strip", "stress": "strip", "length": "strip", "diacritics": "strip"}, ["a"]),
+        ("ã", {"diacritics": "split"}, ["a", "◌̃"]),
+        ("á", {"tone": "split", "diacritics": "strip"}, ["a", "◌\u0301"]),
+        ("á", {"diacritics": "strip"}, ["á"]),
+        ("ç", {"diacritics": "strip"}, ["ç"]),
+        ("t͡ɕʰʷ", {"diacritics": "strip"}, ["t͡ɕ"]),
+        ("a:", {"length": "strip"}, ["a"]),
+        ("o˥˧̃˧˩", {"tone": "split"}, ["õ", "˥˧˧˩"]),
+        ("AH0", {"stress": "split"}, ["0", "AH"]),
+        ("AH0", {"stress": "strip"}, ["AH"]),
+        ("AH0", {"tone": "strip"}, ["AH0"]),
+        ("ˈ", {"stress": "strip"}, []),
+        ("ː", {"length": "split"}, ["ː"]),
+        ("sil", {"diacritics": "strip", "tone": "strip"}, ["sil"]),
+    ],
+)
+def test_marks_are_kept_stripped_or_split(label: str, choices: dict[str, str], phones: list[str]) -> None:
+    assert list(apply_marks(label, choices)) == phones  # type: ignore[arg-type]
+    decomposed = unicodedata.normalize("NFD", label)
+    assert list(apply_marks(decomposed, choices)) == phones or not choices  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "symbols"),
+    [
+        ("kæt", "k æ t"),
+        ("ˈt͡ʃiːz", "ˈt͡ʃ iː z"),
+        ("pʰa˥˩.ma55", "pʰ a˥˩ m a55"),
+        ("ⁿdã t͜ʃʼ", "ⁿd ã t͜ʃʼ"),
+        ("aːˈba ‖ ˌlʲi", "aː ˈb a ˌlʲ i"),
+        ("k͡pʷ", "k͡pʷ"),
+        ("n̩ɹ̩ɚ", "n̩ ɹ̩ ɚ"),
+        ("", ""),
+        ("ç̞ç", "ç̞ ç"),
+    ],
+)
+def test_a_symbol_is_a_letter_with_its_marks(text: str, symbols: str) -> None:
+    wanted = [unicodedata.normalize("NFC", symbol) for symbol in symbols.split()]
+    assert list(segment_ipa(text)) == wanted
+    assert list(segment_ipa(unicodedata.normalize("NFD", text))) == wanted
+
+
+def test_segments_are_those_of_panphon() -> None:
+    panphon = pytest.importorskip("panphon", reason="panphon is not installed")
+    table = panphon.FeatureTable()
+    words = "kæt t͡ʃiːz pʰat bãd n̥a tʷi n̩ ɡʲul sʼa d͡ʒoʊ mʊʁ ɸe ɬoq l̪a bʰi ʈʂa kʰɯ".split()
+    for word in words:
+        ours = [unicodedata.normalize("NFD", symbol) for symbol in segment_ipa(word)]
+        assert ours == table.ipa_segs(unicodedata.normalize("NFD", word)), word
+
+
+def test_classes_are_those_of_unicodes_names() -> None:
+    assert {kind_of(sign) for sign in "˥˩³\u0301\u0300"} == {"tone"}
+    assert {kind_of(sign) for sign in "ʰʲʼ˞\u0303\u0329"} == {"diacritics"}
+    assert {kind_of(sign) for sign in "aɡʔǃʘ\u0361\u0327"} == {None}
+
+
+@pytest.mark.parametrize(
+    ("label", "diphthongs", "affricates"),
+    [
+        ("aɪ", ["a", "ɪ"], ["aɪ"]),
+        ("iɑu", ["i", "ɑ", "u"], ["iɑu"]),
+        ("ɐ̃ʊ", ["ɐ̃", "ʊ"], ["ɐ̃ʊ"]),
+        ("eːɪ̯", ["eː", "ɪ̯"], ["eːɪ̯"]),
+        ("t͡ʃʰ", ["t͡ʃʰ"], ["t", "ʃʰ"]),
+        ("ʈʂ", ["ʈʂ"], ["ʈ", "ʂ"]),
+        ("aɹ", ["aɹ"], ["aɹ"]),
+        ("ãː", ["ãː"], ["ãː"]),
+        ("kʼ", ["kʼ"], ["kʼ"]),
+    ],
+)
+def test_diphthongs_and_affricates_are_divided(label: str, diphthongs: list[str], affricates: list[str]) -> None:
+    assert list(divide_phone(label, diphthongs=True, affricates=False)) == diphthongs
+    assert list(divide_phone(label, diphthongs=False, affricates=True)) == affricates
+    assert divide_phone(label, diphthongs=False, affricates=False) == (label,)
+
+
+def test_letters_with_a_diacritic_lose_it_too() -> None:
+    assert [apply_marks(each, {"diacritics": "strip"}) for each in "ɫɚɝ"] == [("l",), ("ə",), ("ɜ",)]
+    assert [apply_marks(each, {"length": "strip"}) for each in "ɫɚɝ"] == [("ɫ",), ("ɚ",), ("ɝ",)]
+
+
+PHONES = {
+    "ARPABET": CMU39,
+    "TIMIT": TIMIT61,
+    "ARPABET with stress": [f"{phone.upper()}{k}" for phone in CMU39 if phone[0] in "aeiou" for k in range(3)],
+    "IPA": "a b d e f ɡ h i j k l m n o p r s t u v z ə ɛ ɔ ʃ ʒ".split(),
+    "diphthongs and affricates": "aɪ aʊ eɪ oʊ ɔɪ ɪə eə ʊə aɪə tʃ dʒ t͡s d͡z pf ts kp ɡb ndʒ a k s ə".split(),
+    "tones": "a˥ a˧˥ a˨˩˦ a˥˩ i˥ i˧˥ u˥˩ iau˥ uai˧˥ ʈʂʰ tɕʰ ʂ ɕ m n ŋ".split(),
+    "pinyin": "b p m f d t n l g k h j q x zh ch sh r z c s a o e ai ei ao ou an en ang eng ong i ia".split(),
+    "SAMPA": "a a: E I i: o: U Y 2: 9 @ 6 aI aU OY p b t d k g f v s z S Z C x h m n N l R j ts tS pf".split(),
+    "names of classes": ["low", "mid", "high"],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("name", PHONES)
+def test_phones_are_not_strings(name: str) -> None:
+    assert not are_strings(Counter(PHONES[name]))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    ["səkvɯ ʔut͡ɕʰiboɹa a kʰu", "sə˥˧kvɯ˥˩ ʔu˧˩t͡ɕʰi˧˩bo˧˩ɹa˧˩", "ˈɡuːtən taːk", "kata tapa pata taka paka kapa patapa"],
+)
+def test_words_in_ipa_are_strings(labels: str) -> None:
+    assert are_strings(Counter(labels.split()))
+
+
+def test_what_occurs_most_decides() -> None:
+    assert not are_strings(Counter({"səkvɯ": 1, "tʰaɹɯ": 1, "a": 30}))

@@ -1,4 +1,4 @@
-"""Pruning against the definition of relative entropy, computed token by token."""
+"""N-grams: pruning against the definition of relative entropy; Kneser-Ney against an example worked by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from speechctc.lm.model import PhoneLM
-from speechctc.lm.ngram import Ngram, estimate
+from speechctc.lm.ngram import FLOOR, ROOT, Ngram, estimate
+from tests.lm.test_model import CASES
 
 CLASSES, END = 7, 7
 String = tuple[int, ...]
@@ -122,3 +123,59 @@ def test_probability_after_a_node_is_that_of_the_definition() -> None:
         tokens = np.arange(1, CLASSES + 1)
         found = np.exp(ngram.log_prob_after(np.full(CLASSES, at), tokens))
         assert found == pytest.approx([after(probs, weights, context, int(token)) for token in tokens])
+
+
+A, B, C, LAST = 1, 2, 3, 4
+
+
+def node(ngram: Ngram, *tokens: int) -> int:
+    at = ROOT
+    for token in tokens:
+        at = int(ngram.find(np.array([at]), np.array([token]))[0])
+        assert at > 0
+    return at
+
+
+def test_an_example_worked_by_hand() -> None:
+    """Utterances ab, ab, ac.
+
+    Bigrams: <s>a 3, ab 2, b</s> 2, ac 1, c</s> 1; n1 = n2 = 2, n4 = 0, so one discount, 2 / (2 + 2 * 2) = 1/3.
+    Unigrams by how many tokens stand before them: a 1, b 1, c 1, </s> 2; n1 = 3, n2 = 1: discount 3/5. Their total is
+    5, what is taken off them 12/5, so each gets 12/25 of 1/4 on top: a = b = c = 0.4/5 + 0.12, </s> = 1.4/5 + 0.12.
+    After a: total 3, taken off 2/3: back-off weight 2/9.
+    """
+    ngram = estimate([[A, B], [A, B], [A, C]], 4, 2)
+    for token, prob in ((A, 0.2), (B, 0.2), (C, 0.2), (LAST, 0.4)):
+        assert ngram.log_prob[node(ngram, token)] == pytest.approx(np.log(prob))
+    assert ngram.backoff[node(ngram, A)] == pytest.approx(np.log(2 / 9))
+    assert ngram.log_prob[node(ngram, A, B)] == pytest.approx(np.log((2 - 1 / 3) / 3 + 2 / 9 * 0.2))
+    assert ngram.log_prob[node(ngram, A, C)] == pytest.approx(np.log((1 - 1 / 3) / 3 + 2 / 9 * 0.2))
+    assert ngram.log_prob[node(ngram, 0)] == FLOOR and ngram.backoff[node(ngram, 0)] == pytest.approx(np.log(1 / 9))
+    assert len(ngram.nodes(2)) == 5 and not (ngram.find(np.array([ROOT]), np.array([9])) >= 0).any()
+
+
+def test_rare_strings_can_be_left_out() -> None:
+    """As above, without ac, which occurs once: its probability of (1 - 1/3)/3 goes to the back-off."""
+    ngram = estimate([[A, B], [A, B], [A, C]], 4, 2, cutoff=2)
+    assert ngram.log_prob[node(ngram, A, B)] == pytest.approx(np.log((2 - 1 / 3) / 3 + 4 / 9 * 0.2))
+    assert ngram.backoff[node(ngram, A)] == pytest.approx(np.log(4 / 9))
+    assert ngram.find(np.array([node(ngram, A)]), np.array([C]))[0] < 0 and len(ngram.nodes(2)) == 3
+
+
+@pytest.mark.parametrize("cutoff", [1, 2, 99])
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("name", CASES)
+def test_without_pruning_too(name: str, order: int, cutoff: int) -> None:
+    utterances, classes = CASES[name]
+    ngram = estimate(utterances, classes, order, cutoff)
+    probs, weights = tables(ngram)
+    for context in strings(ngram):
+        if len(context) < order and classes not in context:
+            total = sum(after(probs, weights, context, token) for token in range(1, classes + 1))
+            assert total == pytest.approx(1, abs=1e-9)
+
+
+def test_the_suffix_of_a_string_is_in_the_trie() -> None:
+    ngram = estimate([[A, B, C, A, B], [C, B]], 4, 3)
+    assert ngram.suffix[node(ngram, A, B, C)] == node(ngram, B, C)
+    assert ngram.suffix[node(ngram, 0, A)] == node(ngram, A) and ngram.suffix[node(ngram, A)] == ROOT
