@@ -121,6 +121,8 @@ Beam = Annotated[int | None, Option("--beam", metavar="N", help=
     "with a language model, else no search.")]
 Channel = Annotated[int | None, Option("--channel", metavar="N", min=1, help=
     "Read only this channel of the recordings; 1 is the first (left). Default: the mean of all channels.")]
+Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=
+    "Let the workers of a Dask cluster work on the recordings; its scheduler: tcp://HOST:8786.")]
 ConfigName = Annotated[str, Option("--config", help=
     "A YAML file, or the name of a config of the package: demo, finetune.")]
 CorpusConfig = Annotated[str | None, Option("--config", metavar="CONFIG", help=

@@ -66,8 +66,7 @@ class Decode:
     min_modulation_db: Annotated[float | None, Option(metavar="DB", help=
         "Find no phones where no band's level changes by more than DB within 1.5 s: in pauses and steady noise. 0: "
         "find phones anywhere. Default: the model's own setting (decode.min_modulation_db).")] = None
-    cluster: Annotated[str | None, Option(metavar="ADDRESS", help=
-        "Let the workers of a Dask cluster decode; its scheduler: tcp://HOST:8786.")] = None
+    cluster: opt.Cluster = None
     device: opt.OnDevice = opt.Device.auto
     # fmt: on
 
@@ -208,6 +207,7 @@ class Transcribed:
     skip_changed: opt.SkipChanged = False
     channel: opt.Channel = None
     jobs: opt.Jobs = 0
+    cluster: opt.Cluster = None
     device: opt.OnDevice = opt.Device.auto
     # fmt: on
 
@@ -292,7 +292,7 @@ def _align(given: Align | ScorePhones) -> None:
     placing = _placing(given, recogniser, labels, given.language or named)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
-    work = Work(given.jobs, channel=given.channel)
+    work = Work(given.jobs, channel=given.channel, cluster=given.cluster)
     status = align(recogniser, tasks, options, new_reporter(), placing, work, failed)
     if pages:
         show(pages.write(options, failed))
@@ -303,7 +303,8 @@ def _align(given: Align | ScorePhones) -> None:
 def _load(given: Align | ScorePhones, language: str | None) -> Recogniser:
     """Load the model that aligns."""
     inventory = given.inventory if isinstance(given, Align) else None
-    choice = opt.ModelChoice(_suited(given.model, language), given.device, inventory=inventory)
+    device = opt.Device.cpu if given.cluster else given.device
+    choice = opt.ModelChoice(_suited(given.model, language), device, inventory=inventory)
     recogniser = opt.load_recogniser(choice)
     recogniser.boundaries = recogniser.boundaries if given.refine else None
     if given.intervals and recogniser.boundaries is None:

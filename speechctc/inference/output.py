@@ -45,6 +45,8 @@ class Work(NamedTuple):
     nbest : int
         Number of the best sequences of each recording, or of each piece of one that is longer than half a minute, to
         write in place of phones in time; 0: none.
+    cluster : str, optional
+        The scheduler of a Dask cluster whose workers align, ``tcp://host:8786``; None: the threads of this machine.
     """
 
     jobs: int = 0
@@ -53,6 +55,7 @@ class Work(NamedTuple):
     live: bool = False
     raw_rate: int | None = None
     nbest: int = 0
+    cluster: str | None = None
 
 
 @dataclass(frozen=True)

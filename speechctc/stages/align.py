@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -183,12 +184,11 @@ def align(
         placing.pronouncer.detect_ipa(_texts(tasks))
     # eSpeak NG reads one text at a time: not in the threads
     placings = {"": placing}
-    prepared = ((task, *_prepared(task, recogniser.inventory, placings)) for task in tasks)
-    place = partial(_place, recogniser, options, reporter)
-    results = map_in_threads(lambda each: place(*each), prepared, work.jobs)
+    jobs = (_prepared(task, recogniser.inventory, placings) for task in tasks)
     recordings = [task.recording for task in tasks]
-    writer = ResultWriter(recordings, seen.collect(recordings, results), options)
-    status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
+    with _results(recogniser, jobs, options, work, reporter) as results:
+        writer = ResultWriter(recordings, seen.collect(recordings, results), options)
+        status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     said = [each.pronouncer.notes() if each.pronouncer else () for each in placings.values()]
     heard = [each.hearing.note() if each.hearing else "" for each in placings.values()]
     languages = [each.pronouncer.language for each in placings.values() if each.pronouncer]
@@ -203,7 +203,16 @@ def _texts(tasks: Sequence[Task]) -> list[str]:
     return [" ".join(each.transcript.labels) for each in tasks if isinstance(each.transcript, Transcript)]
 
 
-def _prepared(task: Task, inventory: Inventory, placings: dict[str, Placing]) -> tuple[Placing, PhrasesOrError]:
+class _Job(NamedTuple):
+    """A recording, and how its transcript is placed: what read its words is left out; `language`: None for phones."""
+
+    task: Task
+    placing: Placing
+    language: str | None
+    phrases: PhrasesOrError
+
+
+def _prepared(task: Task, inventory: Inventory, placings: dict[str, Placing]) -> _Job:
     """Return how to place a transcript, by its language, and what; placings that are made are added."""
     first = placings[""]
     language = task.transcript.language if isinstance(task.transcript, Transcript) else ""
@@ -213,11 +222,14 @@ def _prepared(task: Task, inventory: Inventory, placings: dict[str, Placing]) ->
                 show_intervals=first.show_intervals, first_variant=first.first_variant
             )
         except InputError as error:
-            return first, InputError(f"{task.recording.path}: {error.what}", error.fix)
+            unread = first._replace(pronouncer=None, in_language=None)
+            return _Job(task, unread, None, InputError(f"{task.recording.path}: {error.what}", error.fix))
     placing = placings.get(language, first)
     if placing.pronouncer and first.pronouncer:
         placing.pronouncer.is_for_ipa = first.pronouncer.is_for_ipa
-    return placing, _phrases(task, inventory, placing)
+    read_in = placing.pronouncer.language if placing.pronouncer else None
+    phrases = _phrases(task, inventory, placing)
+    return _Job(task, placing._replace(pronouncer=None, in_language=None), read_in, phrases)
 
 
 def _phrases(task: Task, inventory: Inventory, placing: Placing) -> PhrasesOrError:
@@ -276,34 +288,45 @@ def _read(text: str, pronouncer: Pronouncer, placing: Placing) -> list[Unit]:
     return [Unit(word.text, word.pronunciations[:most]) for word in words]
 
 
-def _place(
-    recogniser: Recogniser,
-    output: OutputOptions,
-    reporter: Reporter,
-    task: Task,
-    placing: Placing,
-    phrases: PhrasesOrError,
-) -> Recognition:
+def _results(
+    recogniser: Recogniser, jobs: Iterable[_Job], options: OutputOptions, work: Work, reporter: Reporter
+) -> AbstractContextManager[Iterator[Recognition | InputError]]:
+    """Offer the results of jobs, in order, from the threads of this machine or from a cluster."""
+    if work.cluster is None:
+        return nullcontext(map_in_threads(partial(_place, recogniser, options, reporter), jobs, work.jobs))
+    from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
+
+    there = ((job.task.recording.path, job) for job in jobs)
+    return worked_on(work.cluster, partial(_place_there, options), recogniser, there)
+
+
+def _place_there(options: OutputOptions, recogniser: Recogniser, path: Path, job: _Job) -> Recognition:
+    """Align on another machine, where the recording has this path."""
+    task = job.task._replace(recording=job.task.recording._replace(path=path))
+    return _place(recogniser, options, Reporter(quiet=True), job._replace(task=task))
+
+
+def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, job: _Job) -> Recognition:
     """Align one recording; if its transcript has times that are no limits, compare the boundaries."""
+    task, placing, language, phrases = job
     if isinstance(phrases, InputError):
         raise phrases
     items = tuple(item for phrase in phrases for item in phrase.items)
     path, channel = task.recording.path, task.recording.channel
     heard = placing.hearing.of(_labels(items)) if placing.hearing else None
-    language = placing.pronouncer.language if placing.pronouncer else ""
-    judge = replace(recogniser.goodness, language=language).scores if output.scored else None
+    judge = replace(recogniser.goodness, language=language or "").scores if output.scored else None
     options = AlignOptions(
         placing.find_misfits, placing.silences, heard, judge, lambda text: reporter.status(f"{path.name}: {text}")
     )
     parts = () if phrases[0].end == math.inf else phrases
     result = recogniser.place(path, items, channel=channel, phrases=parts, options=options)
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments
-    words = result.words if placing.pronouncer else ()
+    words = () if language is None else result.words
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
     if output.scored:
-        result = replace(result, about=about_scores(recogniser, [language]), symbols=output.notation)
+        result = replace(result, about=about_scores(recogniser, [language or ""]), symbols=output.notation)
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
-    if len(starts) != len(result.segments) or placing.pronouncer or placing.silences:
+    if len(starts) != len(result.segments) or language is not None or placing.silences:
         return result
     pairs = list(zip(starts, result.segments, strict=True))[1:]
     return replace(result, given_error=median(abs(start - it.start) for start, it in pairs)) if pairs else result

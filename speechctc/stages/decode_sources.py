@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording
@@ -77,31 +78,40 @@ class Cluster:
         return decoded_on(self.address, recogniser, paths, work.alternatives, work.channel)
 
 
-@contextmanager
 def decoded_on(
     address: str, recogniser: Decoder, paths: Sequence[Path], alternatives: int = 0, channel: int | None = None
+) -> Results:
+    """Offer the phones of each recording, as `worked_on` does; `alternatives` and `channel` as for `decode`."""
+    return worked_on(address, partial(_decode, alternatives, channel), recogniser, ((path, None) for path in paths))
+
+
+@contextmanager
+def worked_on(
+    address: str,
+    work: Callable[[Any, Path, Any], Recognition],
+    recogniser: Decoder,
+    items: Iterable[tuple[Path, Any]],
 ) -> Iterator[Iterator[Recognition | InputError]]:
-    """Offer the result of each recording, in order, or the error of one that cannot be decoded.
+    """Offer the result of each recording, in order, or the error of one that nothing can be made of.
 
     Parameters
     ----------
     address : str
         Of the scheduler: ``tcp://host:8786``.
+    work : callable
+        Of the recogniser, a recording and what else its item has.
     recogniser : Decoder
         On the CPU; each worker gets a copy.
-    paths : sequence of Path
-        Relative ones from the working folder, which has the same path on each worker.
-    alternatives, channel
-        As for `Recogniser.decode`.
+    items : iterable of (Path, object)
+        Relative paths are from the working folder, which has the same path on each worker.
 
     Raises
     ------
     InputError
         As `on_cluster`; or a recording is not on a worker.
     """
-    work = partial(_decode_shared, Path.cwd(), alternatives, channel)
     try:
-        with on_cluster(address, work, paths, versions, shared=recogniser) as results:
+        with on_cluster(address, partial(_shared, Path.cwd(), work), items, versions, shared=recogniser) as results:
             yield results
     except WorkerEnded:
         raise InputError(
@@ -109,14 +119,19 @@ def decoded_on(
         ) from None
 
 
-def _decode_shared(
-    folder: Path, alternatives: int, channel: int | None, recogniser: Decoder, given: Path
+def _decode(alternatives: int, channel: int | None, recogniser: Decoder, path: Path, _: None) -> Recognition:
+    return recogniser.decode(path, alternatives=alternatives, channel=channel)
+
+
+def _shared(
+    folder: Path, work: Callable[[Any, Path, Any], Recognition], recogniser: Decoder, item: tuple[Path, Any]
 ) -> Recognition | InputError:
-    """Decode on another machine, which has the recordings under the same path; relative ones from `folder`."""
+    """Work on another machine, which has the recordings under the same path; relative ones from `folder`."""
+    given, more = item
     path = shared_recording(folder, given, "recordings")
     try:
         with shared_among(threads()):
-            result = recogniser.decode(path, alternatives=alternatives, channel=channel)
+            result = work(recogniser, path, more)
     except InputError as error:
         return InputError(error.what.replace(str(path), str(given)), error.fix)
     return replace(result, file=str(given))

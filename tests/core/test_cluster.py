@@ -1,5 +1,6 @@
 """Extraction and decoding on a Dask cluster of three workers, each a process."""
 
+import json
 import shutil
 import socket
 import subprocess
@@ -23,8 +24,9 @@ from speechctc.stages import extract as extract_stage
 from speechctc.stages.decode import decode
 from speechctc.stages.decode_sources import Cluster, decoded_on
 from speechctc.stages.extract import Job, extract, extracted
+from tests.command import run_command
 from tests.forked import Forked
-from tests.tones import write_config
+from tests.tones import PHONES, write_config
 from tests.train_helpers import Recorder
 from tests.waiting import wait_for
 
@@ -181,6 +183,32 @@ def test_a_cluster_finds_the_same_phones_though_a_worker_is_killed(
     with pytest.raises(InputError, match="0-003.wav: not on the worker"):
         with decoded_on(address, recogniser, [Path("corpus/audio/0-003.wav")]) as results:
             next(results)
+
+
+@pytest.mark.parametrize("command", ["align", "score-phones"])
+def test_a_cluster_places_phones_and_words_as_this_machine_does(
+    three: tuple[str, list[Process]], tiny_model: Path, here: Path, command: str
+) -> None:
+    """One of the recordings is none, and one has a phone too many: errors and their order are the same, too."""
+    write_config(Path("corpus"), 8, 2)
+    table = Path("corpus/table0.jsonl")
+    rows = [json.loads(line) for line in table.read_text(encoding="utf-8").splitlines()]
+    Path("corpus/audio/0-003.wav").write_bytes(b"RIFF")
+    rows[5]["phones"].append("zzz")
+    words = [f"{row['id']}\t{row['audio']}\t{' '.join(f'w-{phone}' for phone in row['phones'])}\n" for row in rows]
+    Path("corpus/words.tsv").write_text("id\taudio\twords\n" + "".join(words), encoding="utf-8")
+    table.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    Path("words.dict").write_text("".join(f"w-{phone}\t{phone}\n" for phone in PHONES), encoding="utf-8")
+    for name, given in (
+        ("phones", ["--transcripts", table]),
+        ("words", ["--words", "corpus/words.tsv", "--dictionary", "words.dict"]),
+    ):
+        shared = [command, *given, "--model", tiny_model, "--format", "json"]
+        assert run_command(*shared, "--out", f"{name}-alone/") == 1
+        assert run_command(*shared, "--out", f"{name}-there/", "--cluster", three[0]) == 1
+        alone = features(Path(f"{name}-alone"))
+        assert len([each for each in alone if each.endswith(".json")]) == 6
+        assert features(Path(f"{name}-there")) == alone
 
 
 def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
