@@ -8,12 +8,12 @@ learned without labels, by expectation maximisation over speech with its transcr
 The score of a phone compares its odds against the other phones with the odds of the same phone in right speech: 0.2
 says that 4 % of these are as low, 0.5 that 25 % are, 0.7 that half are (the square root of the share, which tells
 learners from natives a little better than the share itself). Sounds are heard less well the shorter they are, so half
-of what that does in right speech is taken back. Phones that are mostly taken for one other have no score.
+of what that does in right speech is taken back. Phones that are not told from another have no score.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,7 +47,9 @@ SHORT = 0.15  # seconds below which vowels lose in scores of format 1
 SHORTEST = 0.01  # seconds of a phone, at least
 TAKEN_BACK = 0.5  # share of what longer phones gain in right speech
 OWN = 20  # realisations of a phone that weigh as much as those of all phones, in what is usual for it
-LEAST, TAKEN = 5, 0.7  # realisations, and the share of them taken for one other phone, that make a phone not judged
+# Realisations of a phone, from which it is judged whether it is told from the one that it is mostly taken for; and in
+# which share of pairs of the two it must fit its own better, or not be taken for one that right speech hardly has.
+LEAST, TOLD = 5, 0.75
 MIN_SHARE = 1e-4  # share that a file names
 # Exponent of the shares where they weigh the lattice's alternatives, and what is added to each before that.
 WEIGHT, FLOOR = 0.5, 1e-3
@@ -95,7 +97,7 @@ class Usual(NamedTuple):
     gains : ndarray, shape = (2,)
         Of consonants and of vowels: nats that a phone gains with each e-fold by which it is longer.
     unjudged : mapping of str to tuple of str
-        By language, ``""`` for all: the phones that are taken for one other in `TAKEN` of right speech.
+        By language, ``""`` for all: the phones that are not told from the one that they are mostly taken for.
     persons : (float, float)
         Between which means of scores 95 % of right speakers lie.
     """
@@ -183,16 +185,10 @@ class Goodness:
     def _with_groups(self, heard: Sequence[Spoken]) -> Goodness:
         """Return it with the phones that are not judged, and the range of the means of speakers."""
         assert self.usual is not None
-        taken = defaultdict[tuple[str, str], list[bool]](list)
-        for each in heard:
-            is_other = _others(each.seen).max(axis=1, initial=-np.inf) > 0
-            for label, is_taken in zip(each.seen.labels.tolist(), is_other.tolist(), strict=True):
-                for language in {"", each.language}:
-                    taken[language, self.phones[label - 1]].append(is_taken)
         failed = defaultdict[str, list[str]](list)
-        for (language, phone), marks in sorted(taken.items()):
-            if len(marks) >= LEAST and np.mean(marks) >= TAKEN and phone not in failed[""]:
-                failed[language].append(phone)
+        for language in sorted({"", *(each.language for each in heard)}):
+            seen = [each.seen for each in heard if language in ("", each.language)]
+            failed[language] = self._not_told(Evidence(*map(np.concatenate, zip(*seen, strict=True))), failed[""])
         unjudged = {language: tuple(each) for language, each in failed.items() if each}
         found = replace(self, usual=self.usual._replace(unjudged=unjudged))
         persons = defaultdict[str, list[float]](list)
@@ -205,6 +201,25 @@ class Goodness:
         middle = float(means.mean()) if len(means) else 0.5
         range_ = max(middle - spread, 0.0), min(middle + spread, 1.0)
         return replace(self, usual=found.usual and found.usual._replace(persons=range_))
+
+    def _not_told(self, seen: Evidence, known: Sequence[str]) -> list[str]:
+        """Return the phones, without those known, that fit no better than where what they are taken for was said."""
+        ratios = seen.ratios[:, 1 : len(self.phones) + 1].copy()
+        ratios[np.arange(len(ratios)), seen.labels - 1] = 0.0
+        found = []
+        for k, phone in enumerate(self.phones):
+            others = ratios.copy()
+            others[:, k] = -np.inf
+            fit = np.clip(ratios[:, k] - np.logaddexp.reduce(others, axis=1), -MAX_LOG_ODDS, MAX_LOG_ODDS)
+            own = seen.labels == k + 1
+            taken = Counter(others[own].argmax(axis=1)[fit[own] < 0].tolist()).most_common(1)
+            if own.sum() >= LEAST and taken and phone not in known:
+                ((most, count),) = taken
+                other = fit[seen.labels == 1 + most]
+                above = np.sign(fit[own][:, None] - other) / 2 + 0.5
+                told = above.mean() if len(other) >= LEAST else 1 - count / own.sum()
+                found += [phone] if told < TOLD else []
+        return found
 
     def about(self, languages: Sequence[str]) -> str:
         """Return what scores say, and which phones have none in these languages; `""`: nothing was learned."""
