@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from speechctc.audio import sound_file
+from speechctc.audio.recordings import find_recordings, left_out
+from speechctc.core.errors import InputError
+from speechctc.core.parallel import attempt
+from tests.tiny_model import write_song
 from tests.tones import write_config
 
 NOBODY = 65534
@@ -91,6 +96,26 @@ def test_folders_in_folders_can_be_entered_by_who_wrote_them(folders: list[Path]
     command = [sys.executable, "-c", NESTED, str(folders[1]), str(NOBODY)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_what_this_user_may_not_read_is_named_and_the_rest_is_read(folders: list[Path]) -> None:
+    place = folders[1]
+    place.chmod(0o755)
+    (place / "closed").mkdir()
+    for name in ("a", "b", "closed/c"):
+        write_song(place / f"{name}.wav", ["low"])
+    for name in ("b.wav", "closed"):
+        (place / name).chmod(0)
+    os.seteuid(NOBODY)
+    try:
+        found = [recording.path.name for recording in find_recordings([place])]
+        read = [attempt(sound_file.info, place / name) for name in found]
+        lines = left_out([place])
+    finally:
+        os.seteuid(0)
+    assert found == ["a.wav", "b.wav"] and not isinstance(read[0], InputError)
+    assert str(read[1]) == f"{place}/b.wav: not readable by this user; change its permissions"
+    assert lines == [f"{place}: closed left out: this user may not look into it; change its permissions"]
 
 
 def test_the_whole_way_without_roots_rights(folders: list[Path]) -> None:

@@ -157,6 +157,7 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
         "this format is not read; convert it to WAV": unread,
         "a link that leads nowhere": [path for path in links if path.suffix.lower() in ENDINGS and not path.exists()],
         "a link to a folder, which may lead in a circle; name that folder itself": [*filter(Path.is_dir, links)],
+        "this user may not look into it; change its permissions": [*filter(_is_closed, paths)],
         "speechctc made this folder, such as a round of the studio, with copies of recordings; name it itself": made,
     }
     left = set(doubles)
@@ -188,6 +189,16 @@ def is_made(folder: Path) -> bool:
 
 def _has_sound(folder: Path) -> bool:
     return any(name.lower().endswith(ENDINGS) for *_, names in os.walk(folder) for name in names)
+
+
+def _is_closed(path: Path) -> bool:
+    """Return whether a path is a folder whose files this user may not list."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            os.scandir(path).close()
+    except PermissionError:
+        return True
+    return False
 
 
 def _is_hidden(below: Path) -> bool:

@@ -304,16 +304,17 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
         if path.stat().st_size == 0:
             raise InputError(f"{path}: the file is empty", LEAVE_OUT)
         name = for_soundfile(path)
-        file = soundfile.SoundFile(name)
+        try:
+            file = soundfile.SoundFile(name)
+        except soundfile.LibsndfileError as error:
+            if is_for_ffmpeg(path):
+                return None
+            raise _not_audio(path, error) from None
         if file.format == "MP3":
             file.close()
             file = Forward(name)
-    except PermissionError:
+    except PermissionError:  # libsndfile only says "system error"
         raise InputError(f"{path}: not readable by this user", "change its permissions") from None
-    except soundfile.LibsndfileError as error:
-        if is_for_ffmpeg(path):
-            return None
-        raise _not_audio(path, error) from None
     if file.frames == 0:
         file.close()
         if more := damage.unread(path):
