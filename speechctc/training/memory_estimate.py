@@ -120,9 +120,10 @@ def _saved(learner: TrainStep, utterances: int) -> tuple[int, int]:
     sizes = [0]
 
     def keep(tensor: Tensor) -> Tensor:
+        alone = tensor.detach()  # what autograd saves would never be freed if it knew what made it
         if not isinstance(tensor, torch.nn.Parameter):
-            kept[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
+            kept[tensor.untyped_storage().data_ptr()] = alone
+        return alone
 
     def measure(layer: nn.Module, given: Any, output: Tensor) -> None:
         sizes.append(output.nbytes)

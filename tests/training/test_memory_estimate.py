@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -79,6 +80,20 @@ def test_a_batch_of_any_size_is_estimated_and_nothing_is_changed(extracted: Path
     assert torch.equal(random, torch.random.get_rng_state())
     assert all(map(torch.equal, weights, trainer.learner.net.parameters()))
     assert not any(value.grad is not None for value in trainer.learner.net.parameters())
+
+
+def test_autograd_keeps_nothing_of_the_estimate(extracted: Path, here: Path) -> None:
+    """Neither memory nor the stream on which gradients are added, which would be that of the estimate ever after."""
+    learner = trainer_of(extracted, here / "r").learner
+    weight = learner.net.output.weight
+
+    def node() -> Any:
+        return weight.view_as(weight).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+
+    mark = learner.net.output.register_forward_hook(lambda *_: node().metadata.update(seen=True))
+    estimate(learner, (8, 100), 0)
+    mark.remove()
+    assert node().metadata == {}
 
 
 def test_pinned_memory_comes_in_powers_of_two() -> None:
