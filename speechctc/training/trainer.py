@@ -79,6 +79,7 @@ class Trainer:
         self.learner = first_learner(config, self.data, self.stage, ranks, reporter, resumed)
         self.progress = Progress()
         self.remaining = self._members()  # utterances that the current epoch's plan covers
+        self._whole = len(self.remaining)  # each epoch has as many, even where they are drawn
         self.stop_status: int | None = None
         self.net_facts = NetFacts.of(config.model, self.data.inventory, constant_loss(self.data, config.model))
         self.lm = self.data.phone_lm(config.decode.lm_order, config.decode.lm_cutoff)
@@ -209,8 +210,7 @@ class Trainer:
 
     def _share_done(self, plan: EpochPlan) -> float:
         """Return the fraction of the stage that is done, by epochs or by time, whichever is larger."""
-        whole = len(self._members())
-        before = 1 - len(self.remaining) / whole  # of the epoch, before it was planned again
+        before = 1 - len(self.remaining) / self._whole  # of the epoch, before it was planned again
         of_epoch = before + (1 - before) * self.progress.batch / plan.steps
         share = (self.progress.epoch - self.stage.first_epoch + of_epoch) / self.stage.epochs
         minutes = self.config.train.minutes
