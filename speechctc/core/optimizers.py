@@ -51,10 +51,15 @@ class Optimizer:
         """The parameters of all groups, in order."""
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
-    def zero_grad(self) -> None:
-        """Remove all gradients."""
+    def zero_grad(self, in_place: bool = False) -> None:
+        """Remove all gradients; with `in_place`, set them to zero where they lie, and make those that are not there."""
         for parameter in self.parameters:
-            parameter.grad = None
+            if not in_place:
+                parameter.grad = None
+            elif parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        if in_place:
+            torch._foreach_zero_([parameter.grad for parameter in self.parameters if parameter.grad is not None])
 
     def to_tensors(self, prefix: str = "") -> State:
         """Return the state as named tensors, ``<prefix><parameter number>.<name>``."""

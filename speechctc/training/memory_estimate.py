@@ -30,6 +30,8 @@ class MemoryEstimate:
     ----------
     weights, gradients, optimiser, activations, chunks : int
         On the device; `activations` for the largest batch, including the temporaries of the backward pass.
+    graphs : int
+        On a GPU: what CUDA graphs keep for the activations, which batches of a rare shape take beside them.
     heap : int
         On a CPU: holes that the activations leave in the heap of the C library, and what is loaded later.
     cuda : int
@@ -48,6 +50,7 @@ class MemoryEstimate:
     optimiser: int
     activations: int
     chunks: int
+    graphs: int
     heap: int
     cuda: int
     host: int
@@ -58,12 +61,12 @@ class MemoryEstimate:
     def device(self) -> int:
         """Bytes on the device in total."""
         held = self.weights + self.gradients + self.optimiser + self.activations + self.chunks
-        return held + self.heap + self.cuda
+        return held + self.graphs + self.heap + self.cuda
 
     def to_text(self) -> str:
         """Return one line, in MiB."""
         parts = ["weights", "gradients", "optimiser", "activations", "chunks"]
-        parts += [name for name in ("heap", "cuda") if getattr(self, name)]
+        parts += [name for name in ("graphs", "heap", "cuda") if getattr(self, name)]
         said = ", ".join(f"{name} {getattr(self, name) / MIB:,.1f}" for name in parts)
         total = f"{self.device / MIB:,.0f} of the device's {self.available / MIB:,.0f}"
         return f"memory in MiB: {said} = {total} (largest batch: {self.largest}); host {self.host / MIB:,.0f}"
@@ -85,7 +88,8 @@ def estimate(learner: TrainStep, largest: tuple[int, int], chunk_bytes: int) -> 
     on_gpu = learner.device.type == "cuda"
     activations = _activations(learner, *largest)
     heap, cuda = 0 if on_gpu else LATER + int(HOLES * activations), held_by_others(learner.device)
-    parts = (weights, weights, state * weights, activations, chunk_bytes, heap, cuda)
+    graphs = activations if learner.graphs else 0
+    parts = (weights, weights, state * weights, activations, chunk_bytes, graphs, heap, cuda)
     host = resident_memory() + (pinned(chunk_bytes) if on_gpu else sum(parts) - weights)
     largest_batch = f"{largest[0]} x {largest[1]} frames"
     return MemoryEstimate(*parts, host, total_memory(learner.device), largest_batch)

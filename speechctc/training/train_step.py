@@ -27,9 +27,10 @@ from speechctc.training.augment import Augmenter
 from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.optimise import Stage, WeightEMA, build_optimizer
+from speechctc.training.step_graphs import Part, StepGraphs
 
 # A batch on a GPU is padded to a multiple of so many frames: cuDNN plans each new shape, which takes longer than a
-# step.
+# step, and each takes a CUDA graph.
 GPU_FRAMES = 64
 
 
@@ -54,6 +55,8 @@ class TrainStep:
         Of the epoch so far.
     clock : callable
         Returns the context in which a part of a step is run; it may time that.
+    graphs : StepGraphs or None
+        What replays the parts of a step, on a GPU that trains alone, with nothing of a user's and the own loss.
     """
 
     def __init__(
@@ -68,6 +71,9 @@ class TrainStep:
         self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=self.precision == "float16")
         self.norms = GradientNorms(self.device, config.train.clip)
         self.clock: Callable[[str], AbstractContextManager[Any]] = nullcontext
+        self.graphs: StepGraphs | None = None
+        # On a GPU what changes from step to step is in tensors, as CUDA graphs keep numbers.
+        self._rate, self._phones = (torch.zeros((), device=self.device) for _ in range(2))
         self._refused = math.inf  # the fewest padded frames that ran out of memory
 
     def start_stage(self, stage: Stage) -> None:
@@ -76,6 +82,14 @@ class TrainStep:
         decay = self.config.train.ema
         self.ema = WeightEMA(self.net, decay) if decay else None
         self.scaler.scale(torch.zeros((), device=self.device))  # else it asks for a batch in the first step
+        own_loss = self.config.train.loss_backend in ("auto", "cuda")
+        if self.on_gpu and self.ranks.world_size == 1 and own_loss and not self.config.augment.own:
+            self.graphs = StepGraphs(self.device, self.reporter)  # anew: they hold the optimiser's state
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the net is on a GPU."""
+        return self.device.type == "cuda"
 
     def step(self, batches: Sequence[Batch], phones: int, rate: float, number: int) -> Tensor:
         """Take step `number` on this rank's batches, as on one; those of all ranks hold `phones` labels in total.
@@ -83,17 +97,21 @@ class TrainStep:
         Returns the sum of this rank's losses, on the device, without waiting for it. The random numbers of a step
         (dropout, augmentation) depend only on the seed, the step and the rank, so no generator state is saved.
         """
+        with self.graphs.aside() if self.graphs else nullcontext():
+            return self._take_step(batches, max(phones, 1), rate, number)
+
+    def _take_step(self, batches: Sequence[Batch], phones: int, rate: float, number: int) -> Tensor:
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = self._rate if self.on_gpu else rate
+        if self.on_gpu:
+            self._rate.fill_(rate)
+            self._phones.fill_(phones)
         seed = np.random.SeedSequence([self.config.train.seed, number, self.ranks.rank]).generate_state(2)
-        loss = self._gradients(batches, max(phones, 1), int(seed[0]) << 31 | int(seed[1]) >> 1)
+        loss = self._gradients(batches, phones, int(seed[0]) << 31 | int(seed[1]) >> 1)
         with self.clock("reduce"):
             self.ranks.sum_gradients(self.net.parameters())
         with self.clock("optimiser"):
-            self.scaler.unscale_(self.optimizer)  # type: ignore[arg-type]  # it asks only for what ours has
-            self.norms.clip(self.net.parameters())
-            self.scaler.step(self.optimizer)  # type: ignore[arg-type]
-            self.scaler.update()
+            self._run(self._update)
             if self.ema is not None:
                 self.ema.update(self.net, number)
         return loss
@@ -112,7 +130,7 @@ class TrainStep:
         """
         static, frames = self.augmenter.perturb_speed(batch.static, batch.frames, batch.labels, batch.label_counts)
         augmenter, views = self.augmenter, self.config.train.views
-        if self.device.type == "cuda":
+        if self.on_gpu and static.shape[1] % GPU_FRAMES:
             static = functional.pad(static, (0, 0, 0, -static.shape[1] % GPU_FRAMES))
         static = augmenter.perturb_spectrum(static, frames)
         features = net_input(static, frames, self.mean, self.std, self.config.features)
@@ -132,7 +150,7 @@ class TrainStep:
 
     def check_labels(self) -> None:
         """Raise if the loss was given a bad length or label on a GPU; that of PyTorch does not tell."""
-        if self.device.type == "cuda" and self.config.train.loss_backend in ("auto", "cuda"):
+        if self.on_gpu and self.config.train.loss_backend in ("auto", "cuda"):
             check(self.device)
 
     def ema_weights(self) -> AbstractContextManager[None]:
@@ -167,32 +185,62 @@ class TrainStep:
         The sum over the parts equals the whole within rounding, but each part draws its own dropout and augmentation.
         """
         while True:
-            self.optimizer.zero_grad()
+            self.optimizer.zero_grad(in_place=self.on_gpu)
             torch.manual_seed(seed)
             losses = [torch.zeros((), device=self.device)]
             try:
                 for batch in batches:
-                    losses += [self._backward(part, phones) for part in batch.split(self._parts(batch))]
+                    losses += [self._add_gradients(part, phones) for part in batch.split(self._parts(batch))]
                 return torch.stack(losses).sum()
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-            self._split_further(batch)  # outside `except`: the traceback would keep the tensors alive
+            # Outside `except`: the traceback would keep the tensors alive.
+            if self.graphs is None or not self.graphs.give_up("memory is short"):
+                self._split_further(batch)
 
-    def _backward(self, batch: Batch, phones: int) -> Tensor:
+    def _run(self, part: Part, *given: Tensor) -> Any:
+        """Call a part of the step, by a CUDA graph where there may be one."""
+        if self.graphs is None or self.clock is not nullcontext:
+            return part(*given)
+        return self.graphs.run(part, *given)
+
+    def _update(self) -> None:
+        """Take the optimiser's step."""
+        self.scaler.unscale_(self.optimizer)  # type: ignore[arg-type]  # it asks only for what ours has
+        self.norms.clip(self.net.parameters())
+        self.scaler.step(self.optimizer)  # type: ignore[arg-type]
+        self.scaler.update()
+
+    def _add_gradients(self, batch: Batch, phones: int) -> Tensor:
+        """As `_backward`; on a GPU, of a batch in one of a few shapes."""
+        if not self.on_gpu:
+            return self._backward(batch, phones)
+        longer, more = -batch.static.shape[1] % GPU_FRAMES, label_room(batch.labels.shape[1]) - batch.labels.shape[1]
+        static, labels = functional.pad(batch.static, (0, 0, 0, longer)), functional.pad(batch.labels, (0, more))
+        loss: Tensor = self._run(self._backward_on_gpu, static, batch.frames, labels, batch.label_counts)
+        return loss
+
+    def _backward_on_gpu(self, *tensors: Tensor) -> Tensor:
+        host = np.zeros(0, dtype=np.int64)
+        return self._backward(Batch(host, host, host, *tensors), self._phones)
+
+    def _backward(self, batch: Batch, phones: int | Tensor) -> Tensor:
         """Add the batch's gradients; return the sum of its utterances' CTC losses, the mean over the views."""
-        config = self.config.train
+        config, known = self.config.train, 1 if isinstance(phones, Tensor) else phones
         with self.clock("forward"):
             logits, frames = self.forward_varied(batch)
         with self.clock("loss"):
-            share = 1 / (phones * len(logits))  # given to the loss: a division of it would be a pass over the gradient
+            share = 1 / (known * len(logits))  # given to the loss: a division of it would be a pass over the gradient
             loss = ctc = torch.stack([self._loss(each, frames, batch, "sum", share) for each in logits]).sum()
             if config.consistency:
-                loss = loss + config.consistency / phones * consistency(logits[0], logits[1], frames)
+                loss = loss + config.consistency / known * consistency(logits[0], logits[1], frames)
+            if isinstance(phones, Tensor):
+                loss = loss / phones
         del logits  # else they stay while the net's gradients are computed
         with self.clock("backward"):
             self.scaler.scale(loss).backward()
-        return ctc.detach() * phones
+        return ctc.detach() * known
 
     def _parts(self, batch: Batch) -> int:
         """Return into how many parts to split a batch, given the sizes that ran out of memory before."""
@@ -203,7 +251,7 @@ class TrainStep:
 
     def _split_further(self, batch: Batch) -> None:
         parts = self._parts(batch)
-        if self.device.type == "cuda":
+        if self.on_gpu:
             torch.cuda.empty_cache()
         if parts >= len(batch.indices):
             raise InputError(
@@ -217,6 +265,11 @@ class TrainStep:
                 " such batches go in parts from now on, to the same result; a lower train.batch_frames avoids it"
             )
         self._refused = min(self._refused, batch.padded_frames / parts)
+
+
+def label_room(labels: int) -> int:
+    """Return to how many labels a batch is padded on a GPU: 31, 63, 127, ..., up to which a lattice has its kernel."""
+    return max(32, 1 << labels.bit_length()) - 1
 
 
 def consistency(logits: Tensor, others: Tensor, frames: Tensor) -> Tensor:

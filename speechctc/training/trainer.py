@@ -487,7 +487,7 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: TrainS
         **({} if dev.dead_pieces is None else {"dead_pieces": dev.dead_pieces}),
         **({"dev_per_of": dev.languages} if dev.languages else {}),
         **learner.norms.summary(),
-        "lr": progress.rate or learner.optimizer.param_groups[0]["lr"],
+        "lr": progress.rate or float(learner.optimizer.param_groups[0]["lr"]),
         "frames_per_second": progress.frames / max(progress.seconds, 1e-9),
         "seconds": progress.seconds,
         "waited": progress.waited,

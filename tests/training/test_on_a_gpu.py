@@ -25,7 +25,7 @@ from speechctc.stages.lm_lstm import LstmTraining
 from speechctc.stages.train import Stopped
 from speechctc.training.batches import BatchGatherer
 from speechctc.training.train_step import TrainStep
-from tests.stand_in import GPU, OnGpu, gpu
+from tests.stand_in import GPU, Graph, OnGpu, gpu
 from tests.tones import write_table
 from tests.train_helpers import Recorder, run_once, same, stopping
 
@@ -95,6 +95,7 @@ def test_a_training_on_a_gpu_is_saved_resumed_and_waits_in_no_step(
         with pytest.raises(Stopped):
             run_once(extracted, here / "parts", *WHOLE, *how)
         assert same(whole, run_once(extracted, here / "parts", *WHOLE, *how, resume=True))
+        assert 0 < Graph.made < Graph.replays
     assert len(waits) > 20 and not any(waits)
     assert between == {1}  # channels lie side by side, as cuDNN wants them
 
