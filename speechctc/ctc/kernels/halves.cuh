@@ -31,8 +31,9 @@ DEVICE void sweep(const Block& b, Lane& lane, int panel, int job) {
     const int chunk = chunk_of<FORWARD>(b.s, job);
     if (SPACIOUS) load(b, lane.state, lane.pair, boundary<FORWARD>(chunk));
     Pair* past = history_at<FORWARD>(b, lane, chunk);
+    const Edge<FORWARD> edge(b, panel, chunk * CHUNK);
     walk<FORWARD>(
-        b, lane, lane.state, panel, chunk, rows_of<FORWARD>(b, job, chunk),
+        b, lane, lane.state, edge.take(), rows_of<FORWARD>(b, job, chunk),
         [&](int) {
             if constexpr (HISTORY) {
 #pragma unroll
@@ -41,7 +42,7 @@ DEVICE void sweep(const Block& b, Lane& lane, int panel, int job) {
                 past += FORWARD ? b.args.longest + 1 : -(b.args.longest + 1);
             }
         },
-        [&](int f, const Edge<FORWARD>& edge) { edge.give(f, lane.state); });
+        [&](int f) { edge.give(f, lane.state); });
 #pragma unroll
     for (int i = 0; i < PAIRS; ++i)
         lane.state[i] = {normalised(lane.state[i].blank), normalised(lane.state[i].label)};
@@ -69,6 +70,13 @@ DEVICE void leave_posteriors(const Block& b, const Lane& lane, const Pair (&othe
     row[b.args.longest + 1 + panel * 32 + lane_id()] = blank;
 }
 
+// What the replay of a chunk begins with and what enters it, a tick before it is needed: both may lie in global memory.
+template <bool FORWARD>
+DEVICE void load_met(const Block& b, Lane& lane, int panel, int chunk) {
+    load(b, lane.met, lane.pair, boundary<FORWARD>(chunk));
+    lane.met_border = Edge<FORWARD>(b, panel, chunk * CHUNK).take();
+}
+
 // A chunk of the second half: bring back the other direction's states of it, sweep it, multiply.
 template <bool FORWARD>
 DEVICE void sweep_and_meet(const Block& b, Lane& lane, int panel, int job, Number z) {
@@ -78,36 +86,38 @@ DEVICE void sweep_and_meet(const Block& b, Lane& lane, int panel, int job, Numbe
     const Number* rows = rows_of<FORWARD>(b, job, chunk);
     real* posteriors = posteriors_of(b, FORWARD ? 0 : 1, job);
     if (SPACIOUS) load(b, lane.state, lane.pair, fresh ? boundary<FORWARD>(chunk) : chunk + 1);
+    const Edge<FORWARD> edge(b, panel, chunk * CHUNK);
+    const Pair border = edge.take();
 #if HISTORY
     Pair other[PAIRS];
     const Pair* past = history_at<FORWARD>(b, lane, chunk);
     const int last = max(s.labels - lane.pair, 0);
     walk<FORWARD>(
-        b, lane, lane.state, panel, chunk, rows,
+        b, lane, lane.state, border, rows,
         [&](int) {
 #pragma unroll
             for (int i = 0; i < PAIRS; ++i) other[i] = past[min(i, last)];
             past += FORWARD ? b.args.longest + 1 : -(b.args.longest + 1);
         },
-        [&](int f, const Edge<FORWARD>& edge) {
+        [&](int f) {
             edge.give(f, lane.state);
             leave_posteriors(b, lane, other, panel, posteriors + f * b.posterior_width, z);
         });
 #else
     Pair other[CHUNK][PAIRS];
-    if (SPACIOUS || fresh) load(b, lane.met, lane.pair, boundary<!FORWARD>(chunk));
+    if (SPACIOUS || fresh) load_met<!FORWARD>(b, lane, panel, chunk);
     walk<!FORWARD>(
-        b, lane, lane.met, panel, chunk, rows,
+        b, lane, lane.met, lane.met_border, rows,
         [&](int f) {
 #pragma unroll
             for (int i = 0; i < PAIRS; ++i) other[f][i] = lane.met[i];
         },
-        [](int, const Edge<!FORWARD>&) {});
+        [](int) {});
     if (!SPACIOUS && (FORWARD ? chunk + 1 < s.chunks : chunk > 0))
-        load(b, lane.met, lane.pair, boundary<!FORWARD>(FORWARD ? chunk + 1 : chunk - 1));
+        load_met<!FORWARD>(b, lane, panel, FORWARD ? chunk + 1 : chunk - 1);
     walk<FORWARD>(
-        b, lane, lane.state, panel, chunk, rows, [](int) {},
-        [&](int f, const Edge<FORWARD>& edge) {
+        b, lane, lane.state, border, rows, [](int) {},
+        [&](int f) {
             edge.give(f, lane.state);
             leave_posteriors(b, lane, other[f], panel, posteriors + f * b.posterior_width, z);
         });

@@ -39,6 +39,7 @@ struct Block {
 struct Lane {
     Pair state[PAIRS];
     Pair met[PAIRS];        // the other direction's state at the near end of the next chunk to replay
+    Pair met_border;        // what enters the panel in that chunk: lane f has that of frame f
     int column[PAIRS];      // of each label in a row of the table
     int bars[PAIRS + 1];    // see `bar`
     int rank[PAIRS];        // of each label
@@ -99,22 +100,24 @@ DEVICE void enter(const Block& b, Lane& lane, int panel) {
 // between frames t - 1 and t.
 template <bool FORWARD>
 struct Edge {
-    bool taken, given;  // by this lane
+    bool taken;  // by this panel: lane f takes what enters with frame f of the chunk
+    bool given;  // by this lane
     long long stride;
     Number* alpha;
     Pair* beta;
 
     DEVICE Edge(const Block& b, int panel, int start) {
-        taken = EDGES && (FORWARD ? lane_id() == 0 && panel > 0 : lane_id() == 31 && panel < b.s.panels - 1);
+        taken = EDGES && (FORWARD ? panel > 0 : panel < b.s.panels - 1);
         given = EDGES && (FORWARD ? lane_id() == 31 && panel < b.s.panels - 1 : lane_id() == 0 && panel > 0);
         stride = panels_of(b.args.longest) - 1;
         const long long place = start * stride + panel;  // row `start` of the panel's right border
         alpha = b.alpha_edges + place;
         beta = b.beta_edges + place;
     }
-    // What enters with frame f of the chunk.
-    DEVICE Pair take(int f) const {
-        if (!taken) return {nothing(), nothing()};
+    // What enters in the chunk, all frames at once: they may lie in global memory, and a step would wait for each.
+    DEVICE Pair take() const {
+        if (!taken || lane_id() >= CHUNK) return {nothing(), nothing()};
+        const int f = lane_id();
         return FORWARD ? Pair{nothing(), alpha[f * stride - 1]} : beta[(f + 1) * stride];
     }
     DEVICE void give(int f, const Pair (&state)[PAIRS]) const {
@@ -124,13 +127,19 @@ struct Edge {
     }
 };
 
+// The border at frame f of the chunk, which lane f has.
+template <bool FORWARD>
+DEVICE Pair entering(const Pair& border, int f) {
+    if (!EDGES) return {nothing(), nothing()};
+    return {FORWARD ? nothing() : from_lane(border.blank, f), from_lane(border.label, f)};
+}
+
 // What a step reads from memory, one frame early; and where from.
 template <bool FORWARD>
 struct Reader {
     const Number *at_blank, *at_label[PAIRS];
     int width;
     Number blank, label[PAIRS];
-    Pair edge;
 
     DEVICE Reader(const Block& b, const Lane& lane, const Number* rows) : width(b.width) {
         if (!FORWARD) rows += (CHUNK - 1) * width;
@@ -138,8 +147,8 @@ struct Reader {
 #pragma unroll
         for (int i = 0; i < PAIRS; ++i) at_label[i] = rows + lane.column[i];
     }
-    // Frame f of the chunk; calls come in the order of the direction.
-    DEVICE void read(const Edge<FORWARD>& border, int f) {
+    // The next frame in the order of the direction.
+    DEVICE void read() {
         const int step = FORWARD ? width : -width;
         blank = *at_blank;
         at_blank += step;
@@ -148,7 +157,6 @@ struct Reader {
             label[i] = *at_label[i];
             at_label[i] += step;
         }
-        edge = border.take(f);
     }
 };
 
@@ -177,24 +185,23 @@ DEVICE void move(Pair (&state)[PAIRS], const Lane& lane, Pair edge) {
     }
 }
 
-// The frames of a chunk, in the order of the direction. `before` and `after` see the state of frame f of the chunk
-// before and after its emission.
+// The frames of a chunk, in the order of the direction; `border` is what enters. `before` and `after` see the state of
+// frame f of the chunk before and after its emission.
 template <bool FORWARD, class Before, class After>
-DEVICE void walk(const Block& b, const Lane& lane, Pair (&state)[PAIRS], int panel, int chunk, const Number* rows,
+DEVICE void walk(const Block& b, const Lane& lane, Pair (&state)[PAIRS], const Pair& border, const Number* rows,
                  Before before, After after) {
-    const Edge<FORWARD> edge(b, panel, chunk * CHUNK);
     Reader<FORWARD> next(b, lane, rows);
-    next.read(edge, FORWARD ? 0 : CHUNK - 1);
+    next.read();
 #pragma unroll
     for (int i = 0; i < CHUNK; ++i) {
         const int f = FORWARD ? i : CHUNK - 1 - i;
         const Reader<FORWARD> now = next;
-        if (i + 1 < CHUNK) next.read(edge, FORWARD ? f + 1 : f - 1);
-        move<FORWARD>(state, lane, now.edge);
+        if (i + 1 < CHUNK) next.read();
+        move<FORWARD>(state, lane, entering<FORWARD>(border, f));
         before(f);
 #pragma unroll
         for (int j = 0; j < PAIRS; ++j)
             state[j] = {product(state[j].blank, now.blank), product(state[j].label, now.label[j])};
-        after(f, edge);
+        after(f);
     }
 }

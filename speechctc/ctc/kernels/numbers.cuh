@@ -123,6 +123,10 @@ DEVICE Number from_lane_above(Number a) {
     return {__shfl_down_sync(ALL_LANES, a.m, 1), __shfl_down_sync(ALL_LANES, a.e, 1)};
 }
 
+DEVICE Number from_lane(Number a, int lane) {
+    return {__shfl_sync(ALL_LANES, a.m, lane), __shfl_sync(ALL_LANES, a.e, lane)};
+}
+
 // The sum over a warp, in all its lanes, in the same order whatever the lane.
 DEVICE Number warp_sum(Number a) {
     for (int step = 16; step > 0; step /= 2) {
