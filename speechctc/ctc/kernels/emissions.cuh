@@ -60,6 +60,15 @@ DEVICE real row_sum(real x) {
     return x;
 }
 
+// Two sums side by side, since each waits for its shuffles.
+DEVICE void row_sums(real& x, real& y) {
+    for (int step = ROW_LANES / 2; step > 0; step /= 2) {
+        const real other_x = __shfl_xor_sync(ALL_LANES, x, step), other_y = __shfl_xor_sync(ALL_LANES, y, step);
+        x += other_x;
+        y += other_y;
+    }
+}
+
 #if SPACIOUS
 
 DEVICE void bring(const Block&, const Schedule&, Helper&, int) {}

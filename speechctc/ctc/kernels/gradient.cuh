@@ -46,70 +46,89 @@ DEVICE void sort_labels(const Block& b) {
 
 #if FUSED
 
-// The whole row of the gradient: CLASSES_PER_LANE classes to a lane, side by side, since each waits for its loads.
-DEVICE void leave_row(const Block& b, int lane, const real* posteriors, real blank, real share,
-                      const Number* emissions, logit* row) {
-    real posterior[CLASSES_PER_LANE];
+// Labels of each class whose posteriors are loaded side by side.
+constexpr int AT_ONCE = CLASSES_PER_LANE <= 4 ? 4 : 2;
+
+// Adds the posteriors of each class of the lane, the blank's apart. The lane's classes go side by side, since each waits for its loads.
+DEVICE void add_by_class(const Block& b, int lane, const real* posteriors, real (&posterior)[CLASSES_PER_LANE]) {
     int next[CLASSES_PER_LANE], end[CLASSES_PER_LANE];
     bool more = true;
 #pragma unroll
     for (int i = 0; i < CLASSES_PER_LANE; ++i) {
-        const int k = lane + i * ROW_LANES, in = min(k, b.args.classes - 1);
-        posterior[i] = k == b.args.blank ? blank : 0;
+        const int in = min(lane + i * ROW_LANES, b.args.classes - 1);
         next[i] = b.first[in];
         end[i] = b.first[in + 1];
     }
     while (more) {
+        real loaded[CLASSES_PER_LANE][AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < CLASSES_PER_LANE; ++i)
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; ++j) loaded[i][j] = next[i] + j < end[i] ? posteriors[next[i] + j] : real(0);
         more = false;
 #pragma unroll
         for (int i = 0; i < CLASSES_PER_LANE; ++i) {
-            if (next[i] < end[i]) posterior[i] += posteriors[next[i]];
-            more |= ++next[i] < end[i];
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; ++j) posterior[i] += loaded[i][j];
+            next[i] += AT_ONCE;
+            more |= next[i] < end[i];
         }
     }
-    const real w = weight();
+}
+
+// One frame, the whole row of the gradient, by the ROW_LANES lanes of a row; `job` is -1 where there is none.
+DEVICE void leave_gradient(const Block& b, const Helper& h, int job) {
+    const bool mine = job >= 0 && frame_of(b, h, job) < b.s.frames;
+    const int parts = mine ? 32 * b.s.panels : 0;
+    const real* posteriors = posteriors_of(b, h.direction, mine ? job : 0) + h.frame * b.posterior_width;
+    const real* blanks = posteriors + b.args.longest + 1;
+    real posterior[CLASSES_PER_LANE] = {}, blank = 0, all = 0;
+#pragma unroll 4  // four loads under way at a time
+    for (int i = h.lane; i < parts; i += ROW_LANES) blank += blanks[i];
+    if (mine) add_by_class(b, h.lane, posteriors, posterior);
+#pragma unroll
+    for (int i = 0; i < CLASSES_PER_LANE; ++i) all += h.lane + i * ROW_LANES < b.args.classes ? posterior[i] : real(0);
+    row_sums(blank, all);
+    if (!mine) return;
+    const real w = weight(), share = w / (all + blank);
+    const Number* emissions = helper_row(b, h, job);
+    logit* row = b.args.gradient + b.s.out + static_cast<long long>(frame_of(b, h, job)) * b.args.gradient_strides.frame;
 #pragma unroll
     for (int i = 0; i < CLASSES_PER_LANE; ++i) {
-        const int k = lane + i * ROW_LANES;
-        if (k < b.args.classes)
-            row[k * b.args.gradient_strides.label] = to_logit(value(emissions[k]) * w - posterior[i] * share);
+        const int k = h.lane + i * ROW_LANES;
+        const real of_class = k == b.args.blank ? blank : posterior[i];
+        if (k < b.args.classes) row[k * b.args.gradient_strides.label] = to_logit(value(emissions[k]) * w - of_class * share);
     }
 }
 
 #else
 
-// The columns of the target's labels and of the blank; the others are as the rows kernel left them.
-DEVICE void leave_row(const Block& b, int lane, const real* posteriors, real blank, real share,
-                      const Number* emissions, logit* row) {
-    const long long stride = b.args.gradient_strides.label;
-    const real w = weight();
-    for (int r = lane; r < b.s.labels; r += ROW_LANES) {
-        const int label = b.sorted[r];
-        if (r > 0 && b.sorted[r - 1] == label) continue;
-        real posterior = 0;
-        for (int q = r; q < b.s.labels && b.sorted[q] == label; ++q) posterior += posteriors[q];
-        row[label * stride] = to_logit(value(emissions[b.columns[r]]) * w - posterior * share);
-    }
-    if (lane == 0) row[b.args.blank * stride] = to_logit(value(emissions[b.blank_column]) * w - blank * share);
-}
-
-#endif
-
-// One frame, by the ROW_LANES lanes of a row; `job` is -1 where there is none.
+// One frame, the columns of the target's labels and of the blank, by the ROW_LANES lanes of a row; the others are as the
+// rows kernel left them. `job` is -1 where there is none.
 DEVICE void leave_gradient(const Block& b, const Helper& h, int job) {
     const bool mine = job >= 0 && frame_of(b, h, job) < b.s.frames;
     const int labels = mine ? b.s.labels : 0, parts = mine ? 32 * b.s.panels : 0;
     const real* posteriors = posteriors_of(b, h.direction, mine ? job : 0) + h.frame * b.posterior_width;
     const real* blanks = posteriors + b.args.longest + 1;
-    real sum_of_labels = 0, blank = 0;
+    real all = 0, blank = 0;
 #pragma unroll 4  // four loads under way at a time
-    for (int i = h.lane; i < labels; i += ROW_LANES) sum_of_labels += posteriors[i];
+    for (int i = h.lane; i < labels; i += ROW_LANES) all += posteriors[i];
 #pragma unroll 4
     for (int i = h.lane; i < parts; i += ROW_LANES) blank += blanks[i];
-    blank = row_sum(blank);
-    const real share = weight() / (row_sum(sum_of_labels) + blank);
+    row_sums(blank, all);
     if (!mine) return;
-    const long long t = frame_of(b, h, job);
-    leave_row(b, h.lane, posteriors, blank, share, helper_row(b, h, job),
-              b.args.gradient + b.s.out + t * b.args.gradient_strides.frame);
+    const real w = weight(), share = w / (all + blank);
+    const Number* emissions = helper_row(b, h, job);
+    logit* row = b.args.gradient + b.s.out + static_cast<long long>(frame_of(b, h, job)) * b.args.gradient_strides.frame;
+    const long long stride = b.args.gradient_strides.label;
+    for (int r = h.lane; r < labels; r += ROW_LANES) {
+        const int label = b.sorted[r];
+        if (r > 0 && b.sorted[r - 1] == label) continue;
+        real posterior = 0;
+        for (int q = r; q < labels && b.sorted[q] == label; ++q) posterior += posteriors[q];
+        row[label * stride] = to_logit(value(emissions[b.columns[r]]) * w - posterior * share);
+    }
+    if (h.lane == 0) row[b.args.blank * stride] = to_logit(value(emissions[b.blank_column]) * w - blank * share);
 }
+
+#endif
