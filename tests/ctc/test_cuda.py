@@ -185,11 +185,11 @@ def test_the_public_loss_in_a_graph(classes: int, reduction: str, dtype: torch.d
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        expected = [tensor.clone() for tensor in step()]
+    with torch.cuda.stream(stream):  # that of the capture: autograd's nodes keep the stream on which they were made
+        expected = [tensor.detach().clone() for tensor in step()]
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=stream):
         found = step()
     for _ in range(3):
         graph.replay()
