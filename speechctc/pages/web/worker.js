@@ -19,8 +19,9 @@ function decoded(text) {
 // The dictionary, which is unpacked when it is first needed.
 async function dictionaryOf() {
   if (!dictionary) {
-    const text = new Blob([decoded(packed)]).stream().pipeThrough(new DecompressionStream("gzip"));
-    dictionary = new Dictionary(await new Response(text).text());
+    const { readable, writable } = new DecompressionStream("gzip"), writer = writable.getWriter(); // a blob has no bytes here in Safari
+    for (const done of [writer.write(decoded(packed)), writer.close()]) done.catch(() => {}); // the reader tells
+    dictionary = new Dictionary(await new Response(readable).text());
   }
   return dictionary;
 }
