@@ -164,7 +164,8 @@ def tune(
 
     For a bundled model, which is not changed, that is a copy of it, such as english/, in the working directory.
     """
-    from speechctc.inference.recogniser import Recogniser, with_lms
+    from speechctc.inference.load import with_lms
+    from speechctc.inference.recogniser import Recogniser
     from speechctc.lm.search import TUNED_FILE
     from speechctc.stages.lm_tune import check_place, keep
     from speechctc.stages.lm_tune import tune as tune_weights

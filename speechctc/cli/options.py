@@ -259,14 +259,14 @@ def load_recogniser(model: ModelChoice) -> Recogniser:
 
 def load_decoder(model: ModelChoice) -> Decoder:
     """Load a model to decode, as `load_recogniser`."""
-    from speechctc.inference.recogniser import load_decoder as read
+    from speechctc.inference.load import load_decoder as read
 
     return _load(model, read)
 
 
 def _load(model: ModelChoice, read: Callable[[Path, str], AnyDecoder]) -> AnyDecoder:
     from speechctc.inference.decoder import ONLY
-    from speechctc.inference.recogniser import with_language_models
+    from speechctc.inference.load import with_language_models
     from speechctc.inference.restriction import find_requested, restrict
 
     folder, line = _find(model.place, model.or_bundled)

@@ -27,7 +27,8 @@ from speechctc.features.extractor import MAX_GAIN, LogMel, extractor
 from speechctc.inference import boundary_model as boundaries
 from speechctc.inference import goodness
 from speechctc.inference.boundary_model import BoundaryModel
-from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge, load_lm, relative
+from speechctc.inference.load import load_lm, relative
+from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
 from speechctc.inference.segmenter import MIN_DURATION, Calibration
 from speechctc.lm import search
 from speechctc.lm.model import NgramModel

@@ -20,7 +20,7 @@ from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import Row, is_table, read_table
-from speechctc.inference.recogniser import load_lm
+from speechctc.inference.load import load_lm
 from speechctc.lm.arpa import write_arpa
 from speechctc.lm.model import LanguageModel, NgramModel, sample
 from speechctc.lm.ngram import estimate

@@ -27,7 +27,8 @@ from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.textgrid import phone_tier
 from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
 from speechctc.features.shards import read_split
-from speechctc.inference.recogniser import Recogniser, load_lm
+from speechctc.inference.load import load_lm
+from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.restriction import read_inventory
 from speechctc.model.checkpoint import load_checkpoint
 from speechctc.phones.articulation import match_phones, sounds_of

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from speechctc.core.errors import InputError
-from speechctc.inference.recogniser import load_lm
+from speechctc.inference.load import load_lm
 from speechctc.lm.lstm import (
     IGNORED,
     LstmConfig,

@@ -20,7 +20,8 @@ from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.registry import read_corpus
-from speechctc.inference.recogniser import Recogniser, load_lm, with_lms
+from speechctc.inference.load import load_lm, with_lms
+from speechctc.inference.recogniser import Recogniser
 from speechctc.lm import search
 from speechctc.lm.arpa import write_arpa
 from speechctc.lm.model import NgramModel

@@ -17,7 +17,8 @@ from speechctc.core.devices import allow_tf32
 from speechctc.core.errors import InputError
 from speechctc.core.optimizers import AdamW
 from speechctc.core.tensor_file import load_arrays, save_tensors
-from speechctc.inference.recogniser import Recogniser, load_lm
+from speechctc.inference.load import load_lm
+from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.lm.lstm import LstmConfig
 from speechctc.model.net import Layer

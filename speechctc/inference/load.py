@@ -1,0 +1,183 @@
+"""Read models to recognise with: a decoder for a device, and the language models that ``--lm`` names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from safetensors import SafetensorError
+
+from speechctc.core import files
+from speechctc.core.bundled import bundled_folder
+from speechctc.core.devices import recognition_device
+from speechctc.core.errors import InputError, first_few
+from speechctc.core.progress import Reporter
+from speechctc.core.tensor_file import load_arrays
+from speechctc.inference.decoder import Decoder
+from speechctc.inference.streaming import NetMaker
+from speechctc.lm.arpa import read_arpa
+from speechctc.lm.model import LanguageModel, NgramModel, PhoneLM, find_lstm
+from speechctc.lm.search import lm_settings
+from speechctc.model.checkpoint import FREQUENCIES, Checkpoint
+from speechctc.model.numpy_net import NumpyNet
+from speechctc.phones.inventory import Inventory
+
+AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
+
+
+def load_decoder(folder: Path, device: str = "auto") -> Decoder:
+    """Read the model in the folder of a checkpoint, to decode on a device.
+
+    Raises
+    ------
+    InputError
+        As `Decoder.of_folder`; or there is no such device.
+    """
+    chosen = recognition_device(device)
+    return Decoder.of_folder(folder, device=chosen, net=net_on(chosen))
+
+
+def net_on(device: str) -> NetMaker:
+    """Return what makes nets that compute on a device: numpy on the CPU, torch elsewhere."""
+    if device == "cpu":
+        return NumpyNet
+    from speechctc.model.net import TorchNet
+
+    return partial(TorchNet, device=device)
+
+
+def load_lm(path: Path, inventory: Inventory | None = None, device: str = "cpu") -> LanguageModel:
+    """Read an ARPA file, an LSTM, or the n-gram of a recogniser's checkpoint; ``english``: of that bundled one.
+
+    Parameters
+    ----------
+    path : Path
+    inventory : Inventory, optional
+        The phones that it must have; None: any.
+    device : str
+        Where an LSTM computes, as torch names it.
+
+    Raises
+    ------
+    InputError
+        There is no language model, it is damaged, or it has another phone set.
+    """
+    if not path.exists():
+        path = bundled_folder(path) or path
+    if not path.exists():
+        raise InputError(f"{path}: no such language model", "name an ARPA file or a folder of speechctc lm train")
+    if path.is_file():
+        arpa = read_arpa(path, inventory)
+        return NgramModel(PhoneLM.of(arpa.ngram), arpa.inventory, f"{arpa.ngram.order}-gram", arpa.missing)
+    if folder := find_lstm(path):
+        from speechctc.lm.lstm import load_lstm  # late: it loads torch
+
+        model = load_lstm(folder, device).model
+        check_lm_phones(folder, model.inventory, inventory)
+        return model
+    for folder in (path, path / "best", path / "last"):
+        if (folder / "lm.safetensors").is_file() and (folder / "checkpoint.json").is_file():
+            return _own_ngram(folder, inventory)
+    raise InputError(f"{path}: no language model in this folder", "name an ARPA file or a folder of speechctc lm train")
+
+
+def relative(model: NgramModel, checkpoint: Checkpoint) -> PhoneLM:
+    """Return an n-gram as a recogniser without one of its own uses it; see `Ngram.relative_to`."""
+    counts, ngram = checkpoint.facts.get(FREQUENCIES), model.lm.ngram
+    return PhoneLM.of(ngram.relative_to(counts)) if counts and ngram else model.lm
+
+
+def check_lm_phones(where: Path, phones: Inventory, inventory: Inventory | None) -> None:
+    """Check that a language model has the phones of an inventory, in the same order.
+
+    Raises
+    ------
+    InputError
+        It has others.
+    """
+    if inventory is None or phones.phones == inventory.phones:
+        return
+    odd = sorted(set(phones.phones) ^ set(inventory.phones))
+    differ = f"they differ in {len(odd)}: {' '.join(odd[:8])}" if odd else "in another order"
+    raise InputError(
+        f"{where}: a language model of {len(phones.phones)} phones ({phones.name}), where"
+        f" {len(inventory.phones)} ({inventory.name}) are wanted; {differ}",
+        "train one on these phones: speechctc lm train",
+    )
+
+
+def _own_ngram(folder: Path, inventory: Inventory | None) -> NgramModel:
+    try:
+        phones = files.read_json(folder / "checkpoint.json")["phones"]
+        own = Inventory(phones["name"], tuple(phones["list"]))
+        tensors = load_arrays(folder / "lm.safetensors")
+        tensors.pop("ngram.less", None)  # that is for the model's own search
+        lm = PhoneLM.from_tensors(tensors, len(own.phones) + 1)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
+    check_lm_phones(folder, own, inventory)
+    return NgramModel(lm, own, "the model's n-gram")
+
+
+def with_language_models(
+    recogniser: AnyDecoder,
+    folder: Path,
+    lms: Sequence[Path],
+    weight: float | None,
+    beam: int | None,
+    reporter: Reporter,
+) -> AnyDecoder:
+    """Return a recogniser with the language models and settings of a command line.
+
+    Parameters
+    ----------
+    recogniser : Decoder
+    folder : Path
+        The folder of its checkpoint, in which tuned settings are looked for.
+    lms : sequence of Path
+        See `with_lms`.
+    weight : float, optional
+        Weight of the language models, instead of the tuned one or the config's ``decode.lm_weight``.
+    beam : int, optional
+        Hypotheses to keep, instead of the config's; turns on the prefix search even without a language model.
+    reporter : Reporter
+        Receives the tuned settings that are used, and the phones that an n-gram has no probability for.
+
+    Raises
+    ------
+    InputError
+        A language model cannot be read or has other phones, or a number is out of range.
+    """
+    recogniser = with_lms(recogniser, lms, reporter)
+    settings = lm_settings(folder, recogniser.checkpoint.lm, recogniser.lstm, weight, reporter.note)
+    return recogniser.with_settings(settings + ([] if beam is None else [f"decode.beam={beam}", "decode.search=beam"]))
+
+
+def with_lms(recogniser: AnyDecoder, lms: Sequence[Path], reporter: Reporter) -> AnyDecoder:
+    """Return a recogniser with other language models: an n-gram replaces its own, an LSTM is added.
+
+    Raises
+    ------
+    InputError
+        A model cannot be read or has other phones, or two models are of one kind.
+    """
+    ngram: PhoneLM | None = None
+    lstm: LanguageModel | None = None
+    for path in lms:
+        model = load_lm(path, recogniser.inventory, recogniser.device)
+        if (ngram if isinstance(model, NgramModel) else lstm) is not None:
+            raise InputError(f"{path}: a second language model of its kind", "name one n-gram and one LSTM at most")
+        if isinstance(model, NgramModel):
+            ngram = relative(model, recogniser.checkpoint)
+            if model.missing:
+                reporter.warn(f"{path}: has no probability for {len(model.missing)} phones: {first_few(model.missing)}")
+        else:
+            lstm = model
+    if not lms:
+        return recogniser
+    checkpoint = replace(recogniser.checkpoint, lm=ngram or recogniser.checkpoint.lm)
+    return recogniser.replaced(checkpoint=checkpoint, lstm=lstm)
