@@ -89,6 +89,8 @@ def write_utf8() -> None:
 
 def drop_output() -> None:
     """Drop results that could not be written, lest the interpreter try again as it ends."""
+    if sys.stdout is None:  # it was closed from the beginning
+        return
     try:
         sys.stdout.flush()
     except OSError:
