@@ -51,7 +51,6 @@ NOT_RUN = {
     r"scripts/(demo|checks/demo_pythons|install|pin|test|check)\b.*": "it installs an environment; a workflow runs it",
     r"torchrun .*": "two processes that train together are run by tests/training/test_distributed.py",
     r"srun .*": "it needs Slurm and GPUs",
-    r"benchmarks/prove_cuda\b.*|export SPEECHCTC_CUBINS=.*": "it is for a GPU, and compiles for a quarter of an hour",
     r"speechctc plugins --install": "it writes into the home folder; tests/cli/test_output.py runs it in another one",
     r"speechctc studio .*": "it serves until it is interrupted; tests/studio opens it in a browser",
     r"(scripts|benchmarks)/(fuzz|prove|bench).*": "it hunts, proves or measures for minutes",
