@@ -356,6 +356,7 @@ PRIOR = 0.04  # scale of the Laplace distribution of true boundaries around the 
 
 SHARE = 0.95  # of the boundaries, those that are to lie in their intervals
 SPREAD = 1.2  # how much wider an interval is than the lattice says, where the boundary model has no figure of its own
+PAUSE_SPREAD = 2.2  # how much wider still it is beside silence, from half of TIMIT's speakers
 MIN_BOUNDARIES = 40  # boundaries that tell what spread is right
 MIN_HALF_WIDTH = 0.0025  # seconds that an interval reaches at least to each side before it is spread: half a frame
 
@@ -555,26 +556,29 @@ def _states(phones: Sequence[str], starts: Floats, ends: Floats, pauses: bool, e
 def _placed(found: Marginals, states: _States, rough: Placed, spread: float) -> Placed:
     """Return the medians of the boundaries, and intervals; a pause is there if it is more probable than not."""
     begins, silences = _shares(found.entered + found.skipped), _shares(found.entered)
-    left_out = found.skipped.sum(0) > 0.5
+    left_out = np.append(found.skipped.sum(0)[1:] > 0.5, False)
+    pauses = np.array([label == SILENCE for label in states.labels]) & ~left_out
     starts, ends = (np.repeat(each[:, None], 3, 1) for each in (rough.starts, rough.ends))
+    spreads = np.full((2, len(states.place)), spread)
     for k, state in enumerate(states.place):
+        after = state + 1
         if state > 0:
             starts[k] = begins[state]
-        after = state + 1
+            spreads[0, k] *= PAUSE_SPREAD if pauses[state - 1] else 1.0
         if after < len(states.labels):
-            pause = states.optional[after] and not (after + 1 < len(states.labels) and left_out[after + 1])
-            ends[k] = silences[after] if pause else begins[after + states.optional[after]]
+            ends[k] = silences[after] if pauses[after] else begins[after + states.optional[after]]
+            spreads[1, k] *= PAUSE_SPREAD if pauses[after] else 1.0
     start, end = np.maximum.accumulate(starts[:, 1]), ends[:, 1]
     end[:-1] = np.minimum(end[:-1], start[1:])
     end = np.maximum(end, start)
-    return Placed(start, end, _interval(starts, start, spread), _interval(ends, end, spread))
+    return Placed(start, end, _interval(starts, start, spreads[0]), _interval(ends, end, spreads[1]))
 
 
-def _interval(times: Floats, placed: Floats, spread: float) -> Floats:
+def _interval(times: Floats, placed: Floats, spread: Floats) -> Floats:
     """Return the intervals around boundaries, from the times that `_shares` gives."""
     low = np.minimum(times[:, 0], placed) - MIN_HALF_WIDTH
     high = np.maximum(times[:, 2], placed) + MIN_HALF_WIDTH
-    return placed[:, None] + spread * (np.stack([low, high], 1) - placed[:, None])
+    return placed[:, None] + spread[:, None] * (np.stack([low, high], 1) - placed[:, None])
 
 
 def _shares(probabilities: NDArray[np.float64]) -> Floats:
