@@ -12,9 +12,10 @@ from typing import Any
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording
-from speechctc.core import parallel
+from speechctc.core import cluster
+from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import WorkerEnded, map_in_threads, on_cluster, shared_among, shared_recording, threads
+from speechctc.core.parallel import WorkerEnded, map_in_threads, shared_among, threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.transcripts import (
     Task,
@@ -139,4 +140,4 @@ def _shared(
 
 def versions() -> dict[str, str]:
     """Return what must be alike on all machines for their results to be."""
-    return {**parallel.versions(), "numba": version("numba")}
+    return {**cluster.versions(), "numba": version("numba")}

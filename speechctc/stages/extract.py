@@ -27,8 +27,9 @@ from speechctc.audio import sound_file
 from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
+from speechctc.core.cluster import on_cluster, shared_recording, versions
 from speechctc.core.errors import InputError, counted, first_few, printable
-from speechctc.core.parallel import WorkerEnded, attempt, in_processes, on_cluster, shared_recording, versions
+from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance

@@ -14,9 +14,10 @@ import pytest
 
 import speechctc
 from speechctc.config.load import load_config
-from speechctc.core import parallel
+from speechctc.core import cluster
+from speechctc.core.cluster import on_cluster
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import WorkFailed, on_cluster
+from speechctc.core.parallel import WorkFailed
 from speechctc.core.progress import Advance
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.output import OutputOptions
@@ -230,7 +231,7 @@ def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "tcp://no.such.host.invalid:8786"])
 def test_no_scheduler(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "SECONDS", 0.5)
+    monkeypatch.setattr(cluster, "SECONDS", 0.5)
     monkeypatch.setattr(distributed, "Client", None)  # one that fails to connect hangs when it is collected
     with pytest.raises(InputError, match=f"{address}: no Dask scheduler answers"):
         with on_cluster(address, square, [1], nothing_installed):
@@ -246,8 +247,8 @@ def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_worker_with_other_versions_is_named() -> None:
     here = {"torch": "2.11.0", "numpy": "2.2.6"}
-    parallel.refuse_other(here, dict(here), "b")
+    cluster.refuse_other(here, dict(here), "b")
     with pytest.raises(InputError, match="the worker b has torch 2.10.0, this machine 2.11.0; install the same"):
-        parallel.refuse_other(here, here | {"torch": "2.10.0"}, "b")
+        cluster.refuse_other(here, here | {"torch": "2.10.0"}, "b")
     with pytest.raises(InputError, match="the worker b has numpy none, this machine 2.2.6"):
-        parallel.refuse_other(here, {"torch": "2.11.0"}, "b")
+        cluster.refuse_other(here, {"torch": "2.11.0"}, "b")
