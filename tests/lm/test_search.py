@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -41,6 +42,18 @@ def learned(classes: int, order: int, seed: int = 0) -> PhoneLM:
     rng = np.random.default_rng(seed)
     sequences = [rng.integers(1, max(classes - 1, 2), size=rng.integers(0, 8)).tolist() for _ in range(12)]
     return PhoneLM.learn(sequences, classes, order)
+
+
+def test_a_copy_is_whole_though_rows_are_computed_while_it_is_made() -> None:
+    """As on a cluster: a worker hands its copy on while it decodes."""
+    lm, expected = learned(5, 3), learned(5, 3).log_probs.copy()
+    made = {}
+    for key, value in lm.__getstate__().items():
+        made[key] = pickle.loads(pickle.dumps(value))
+        lm.tables(np.arange(len(expected)))
+    copy = PhoneLM.__new__(PhoneLM)
+    copy.__dict__.update(made)
+    np.testing.assert_array_equal(copy.log_probs, expected)
 
 
 def posteriors(frames: int, classes: int, seed: int, spread: float = 2.0) -> Rows:
