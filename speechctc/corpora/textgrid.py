@@ -250,8 +250,13 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
     best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -len(tier.paths), tier.mean_seconds))
     name = _pattern([tier.name for tier in fit], best.name)
     if name == best.name:
-        apart = [tier.name for tier in fit if tier is not best and best.paths.isdisjoint(tier.paths)]
-        name = "|".join([name, *(each for each in apart if _NAMES.search(each))])
+        apart = [tier for tier in fit if tier is not best and best.paths.isdisjoint(tier.paths)]
+        drafts = tiers.get(tier_key("confidence"))
+        if apart and drafts and best.paths <= drafts.paths:  # decode's name is not what people call their own tier
+            own = [min(apart, key=lambda tier: (_NAMES.search(tier.name) is None, tier.mean_seconds))]
+        else:
+            own = [tier for tier in apart if _NAMES.search(tier.name)]
+        name = "|".join([name, *(tier.name for tier in own)])
     return name, f"tiers of the {kind}: {described}; {name!r} is taken for the phones (corpus.tier)"
 
 

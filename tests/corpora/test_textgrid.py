@@ -93,6 +93,17 @@ def test_a_folder_in_another_unicode_form_is_the_same_speaker(tmp_path: Path) ->
     assert len({u.id for u in corpus.utterances()}) == 4
 
 
+def test_corrected_drafts_beside_recordings_whose_tier_has_another_name(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path, name, "p q r", tier="ħsejjes")
+        write(tmp_path, f"new/{name}", "p q")
+        tiers = {"phones": [Interval(0, 0.1, "p"), Interval(0.1, 0.2, "q")], "confidence": [Interval(0, 0.1, "0.5")]}
+        (tmp_path / f"new/{name}.TextGrid").write_text(textgrid_text(1.0, tiers))
+    found, _ = phone_tier(sorted(tmp_path.rglob("*.TextGrid")))
+    assert found == "phones|ħsejjes"
+    assert len(list(read(tmp_path, tier=found).utterances())) == 4
+
+
 def test_the_tier_and_the_phone_set_are_as_the_config_says(tmp_path: Path) -> None:
     write(tmp_path, "x", "SH iy", tier="Segmente")
     write(tmp_path, "y", "s aa", tier="Segmente")
