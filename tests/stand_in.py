@@ -260,8 +260,9 @@ def gpu() -> Iterator[type[OnGpu]]:
         patch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
         patch.setattr(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
         patch.setattr(torch.backends.cudnn, "version", lambda: 0)
+        inside_torch = torch._C
         for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
-            patch.setattr(torch._C, name, lambda *_: None)
+            patch.setattr(inside_torch, name, lambda *_: None)
         patch.setattr(cuda, "loss_and_gradient", _loss)
         patch.setattr(cuda, "scale_", _scale)
         patch.setattr("speechctc.training.train_step.check", lambda device: None)

@@ -40,7 +40,9 @@ def test_no_command_writes_through_a_link(tmp_path: Path, tiny_model: Path) -> N
     assert hunted.findings == [] and hunted.runs.keys() == some.keys() and sum(hunted.runs.values()) > 60
 
 
-READ = set("--model --lm --transcripts --words --dictionary --textgrids --audio --text --dev --before".split())
+READ = {
+    *"--model --lm --transcripts --words --dictionary --textgrids --audio --text --dev --before --ratings".split(),
+}
 ALONE = {("studio",): "its parts are hunted one by one", ("config",): "prints", ("lm", "sample"): "prints"}
 
 
