@@ -145,7 +145,9 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
 
     Hidden files and folders are left out without a line: drafts, what macOS stores under ``._`` names, waste baskets.
     """
-    paths = [path for path in files_below(folder) if not _is_hidden(path.relative_to(folder))]
+    closed: list[OSError] = []
+    paths = [path for path in files_below(folder, closed.append) if not _is_hidden(path.relative_to(folder))]
+    refused = {Path(error.filename) for error in closed if isinstance(error, PermissionError)}
     sound = [path for path in paths if path.suffix.lower() in ENDINGS and path.is_file()]
     plain = {path.with_suffix("") for path in sound if path.suffix.lower() in SOUND}
     doubles = [path for path in sound if path.suffix.lower() in CONTAINERS and path.with_suffix("") in plain]
@@ -157,7 +159,7 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
         "this format is not read; convert it to WAV": unread,
         "a link that leads nowhere": [path for path in links if path.suffix.lower() in ENDINGS and not path.exists()],
         "a link to a folder, which may lead in a circle; name that folder itself": [*filter(Path.is_dir, links)],
-        "this user may not look into it; change its permissions": [*filter(_is_closed, paths)],
+        "this user may not look into it; change its permissions": [path for path in paths if path in refused],
         "speechctc made this folder, such as a round of the studio, with copies of recordings; name it itself": made,
     }
     left = set(doubles)
@@ -167,17 +169,20 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
     return [path for path in sound if path not in left], lines
 
 
-def files_below(folder: Path) -> list[Path]:
+def files_below(folder: Path, onerror: Callable[[OSError], object] | None = None) -> list[Path]:
     """Return the files and folders that `walk` finds in a folder, in order; links to folders are not followed."""
-    return sorted(Path(where, name) for where, folders, others in walk(folder) for name in (*folders, *others))
+    found = walk(folder, onerror=onerror)
+    return sorted(Path(where, name) for where, folders, others in found for name in (*folders, *others))
 
 
-def walk(folder: Path, links: bool = False) -> Iterator[tuple[str, list[str], list[str]]]:
+def walk(
+    folder: Path, links: bool = False, onerror: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield each folder in a folder, its folders and its files, as `os.walk` does, without those that `is_made` tells.
 
     What speechctc makes of recordings, tables of their labels and copies, is not to be read in their place.
     """
-    for where, folders, names in os.walk(folder, followlinks=links):
+    for where, folders, names in os.walk(folder, onerror=onerror, followlinks=links):
         yield where, folders, names
         folders[:] = [name for name in folders if not is_made(Path(where, name))]
 
@@ -189,16 +194,6 @@ def is_made(folder: Path) -> bool:
 
 def _has_sound(folder: Path) -> bool:
     return any(name.lower().endswith(ENDINGS) for *_, names in os.walk(folder) for name in names)
-
-
-def _is_closed(path: Path) -> bool:
-    """Return whether a path is a folder whose files this user may not list."""
-    try:
-        if path.is_dir() and not path.is_symlink():
-            os.scandir(path).close()
-    except PermissionError:
-        return True
-    return False
 
 
 def _is_hidden(below: Path) -> bool:
