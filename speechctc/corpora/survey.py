@@ -23,6 +23,7 @@ from speechctc.core.parallel import attempt
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, corpora_in, ending_of, read_rows
 from speechctc.corpora.textgrid import eaf_files, phone_tier
 from speechctc.corpora.tier_utterances import NOT_CORRECTED, without_drafts
@@ -321,7 +322,8 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
 def _named(table: Path, rows: Iterable[Row], folder: Path) -> Iterator[Path]:
     """Yield the recordings that the rows of a table name, where they are there."""
     for base in (table if table.is_dir() else table.parent, folder, Path()):
-        yield from (base / row.audio for row in rows if row.audio and (base / row.audio).is_file())
+        found = (spelling_of(base, row.audio) for row in rows if row.audio)
+        yield from (base / name for name in found if name is not None)
 
 
 def _some_rows(path: Path) -> list[Row]:
