@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
+from speechctc.corpora.table_rows import read_cells
 from speechctc.inference.ratings import FOLDS, Ratings, cross_validated, features
 from speechctc.inference.segmenter import PhoneScore
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
@@ -76,11 +77,8 @@ def learn_ratings(model: Path | None, table: Path, reporter: Reporter) -> str:
 
 def _read(table: Path) -> list[_Rated]:
     """Return the rated phones; those without a score are left out."""
-    try:
-        lines = table.read_text(encoding="utf-8-sig").splitlines()
-        rows = list(csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ","))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{table}: not a table of ratings ({error})", "give TSV or CSV") from None
+    lines = read_cells(table, COLUMNS).text.splitlines()
+    rows = list(csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ","))
     if not rows or not {*COLUMNS} <= {*rows[0]}:
         raise InputError(f"{table}: lacks a column of {', '.join(COLUMNS)}, or has no rows", "see calibrate --help")
     known, found = dict[Path, Any](), list[_Rated]()

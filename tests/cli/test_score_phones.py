@@ -86,7 +86,7 @@ def test_ratings_of_other_speakers_are_predicted(speechctc: Command, here: Path)
             (here / "all" / speaker / f"{k}.txt").write_text(" ".join(written))
             marks = [f"out/{speaker}/{k}.json\t{n}\t{2 * (written[n - 1] == said[n - 1])}" for n in range(1, 6)]
             rows += marks
-    (here / "r.tsv").write_text("\n".join(rows) + "\n")
+    (here / "r.tsv").write_text("\n".join(rows) + "\n", encoding="utf-16")  # as Excel saves Unicode text
     (here / "d.dict").write_text("LOW low\nMID mid\nHIGH high\nTOP top\n")
     score = ("score-phones", "all", "--words", "all", "--dictionary", "d.dict", "--format", "json", "--out")
     assert speechctc(*score, "out").status == 0
