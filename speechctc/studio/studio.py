@@ -360,8 +360,7 @@ class Microphone:
             No recording is being made, or these are no samples.
         """
         with self._lock:
-            if self._raw is None:
-                raise InputError("no recording is being made", "begin one")
+            self._being_made()
             if not isinstance(samples, bytes) or len(samples) % 4:
                 raise InputError("these are no samples", "open the page again")
             values = np.nan_to_num(np.frombuffer(samples, "<f4")).clip(-1, 1).astype(np.float32)
@@ -377,9 +376,7 @@ class Microphone:
             No recording is being made, or it cannot be written.
         """
         with self._lock:
-            if self._raw is None:
-                raise InputError("no recording is being made", "begin one")
-            raw, self._raw = self._raw, None
+            raw, self._raw = self._being_made(), None
             os.close(self._file)
             try:
                 path = keep(raw)
@@ -394,6 +391,12 @@ class Microphone:
         if self._studio.engine.about:
             self._studio.recognise([name])
         return {"name": name, "phones": phones}
+
+    def _being_made(self) -> Path:
+        """Return the raw file of the recording that is being made."""
+        if self._raw is None:
+            raise InputError("no recording is being made", "begin one")
+        return self._raw
 
     def _phones(self, request: str, *arguments: Any) -> list[str]:
         if not self._studio.engine.about:
