@@ -232,7 +232,7 @@ class ModelChoice:
         As for `find_model`.
     device : Device
     lms : sequence of Path
-        Language models, see `speechctc.inference.recogniser.with_lms`.
+        Language models, see `speechctc.inference.load.with_lms`.
     lm_weight, beam, min_modulation_db
         In place of the numbers of the model's ``decode`` section.
     or_bundled : bool
