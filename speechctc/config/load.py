@@ -71,9 +71,10 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise InputError(f"{path}: no settings in it", "a config is a mapping of sections; see configs/demo.yaml")
+    refuse_removed(values, str(path))
     for name, section in _SECTIONS.items():
         if isinstance(inner := values.get(name), dict):
-            for old in inner.keys() & section.OLD_NAMES:
+            for old in inner.keys() & section.OLD_NAMES.keys():
                 _tell_renamed(name, old, section.OLD_NAMES[old])
             values[name] = renamed(section, inner)
     if "base" not in values:
@@ -86,6 +87,21 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     corpus = values.get("corpus")
     under = _for_kind(under, corpus.get("kind") if isinstance(corpus, dict) else None)
     return _laid_over(under, values)
+
+
+def refuse_removed(values: Mapping[str, Any], where: str) -> None:
+    """Refuse a key that earlier versions had, with a value that did something; `where` names the source of the values.
+
+    Raises
+    ------
+    InputError
+        It says what replaces the key.
+    """
+    for name, section in _SECTIONS.items():
+        inner = values.get(name)
+        for key, removed in section.REMOVED.items() if isinstance(inner, Mapping) else ():
+            if removed and key in inner and inner[key] not in removed.off:
+                raise InputError(f"{where}: the key '{name}.{key}' was removed", removed.instead)
 
 
 def find_config(source: str | Path, folder: Path = Path()) -> Path:
@@ -166,17 +182,19 @@ def _setting(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
     name, dot, last = key.strip().rpartition(".")
+    value = parse_yaml(raw, f"{_shown(text)}: the value is not YAML", "quote it")
+    refuse_removed({name: {last: value}}, f"on the command line: {_shown(text)}")
     if name in _SECTIONS and last in (names := _SECTIONS[name].OLD_NAMES):
         _tell_renamed(name, last, names[last])
-        last = names[last] or last
-    return f"{name}{dot}{last}", parse_yaml(raw, f"{_shown(text)}: the value is not YAML", "quote it")
+        last = names[last]
+    return f"{name}{dot}{last}", value
 
 
 @cache
-def _tell_renamed(section: str, old: str, new: str | None) -> None:
-    """Say once that a key of a section has another name now, or is left out."""
-    now = f"called {section}.{new} now; the old name is read, too" if new else "no longer a key; it is left out"
-    logging.getLogger(__name__).warning("%s.%s is %s", section, old, now)
+def _tell_renamed(section: str, old: str, new: str) -> None:
+    """Log once that a key of a section has another name now."""
+    text = "%s.%s is called %s.%s now; the old name is read, too"
+    logging.getLogger(__name__).warning(text, section, old, section, new)
 
 
 def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:

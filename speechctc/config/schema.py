@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from speechctc.config.encoder import EncoderConfig
-from speechctc.config.section import IN_ORDER, ODD, TYPED, Section
+from speechctc.config.section import IN_ORDER, ODD, TYPED, Removed, Section
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
 
@@ -255,7 +255,11 @@ class FinetuneConfig(Section):
 class TrainConfig(Section):
     """How the net is trained."""
 
-    OLD_NAMES = {"inter_ctc": None, "keep_best": None, "average_best": None}
+    REMOVED = {
+        "inter_ctc": Removed((0.0,), "leave it out: a loss on a layer in the middle lowered no error rate"),
+        "keep_best": Removed((1,), "leave it out: best/ is the epoch with the lowest dev PER"),
+        "average_best": Removed((False,), "leave it out: train.ema averages the weights of all steps"),
+    }
 
     init_from: Path | None = None
     """start from the weights of this run, checkpoint or bundled model (english, ipa), whose phones may differ; null: at
@@ -308,7 +312,7 @@ class TrainConfig(Section):
 class DataConfig(Section):
     """Storage of the features on disk, and how they are loaded."""
 
-    OLD_NAMES = {"unlabelled": None}
+    REMOVED = {"unlabelled": Removed((None,), "leave it out: speechctc decode labels such recordings, to correct them")}
 
     dir: Path = Field(Path("data/features"), description="folder of the extracted features")
     dtype: Literal["float16", "float32"] = Field("float16", description="type of the stored features")
@@ -322,7 +326,8 @@ class DataConfig(Section):
 class FeatureConfig(Section):
     """Static features from samples, and the net's input from static features."""
 
-    OLD_NAMES = {"center_ms": "cmn_window_ms", "code": None}  # a hash of a user's code, before there was `version`
+    OLD_NAMES = {"center_ms": "cmn_window_ms"}
+    REMOVED = {"code": None}  # a hash of a user's code, before there was `version`
 
     kind: Literal["mel", "mfcc", "encoder"] | str = "mel"
     """mel: log mel energies; mfcc: their cepstral coefficients; encoder: layers of a pretrained encoder; or the name of

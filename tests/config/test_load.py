@@ -139,11 +139,32 @@ def test_a_key_under_its_old_name_is_read_in_every_layer_and_told_once(
     assert [each.getMessage() for each in caplog.records] == [
         "features.center_ms is called features.cmn_window_ms now; the old name is read, too"
     ]
-    assert load_config("demo", ["data.unlabelled=more"]) == load_config("demo")
-    assert caplog.records[1].getMessage() == "data.unlabelled is no longer a key; it is left out"
     both = {"center_ms": None, "cmn_window_ms": [1, 1]}
     with pytest.raises(InputError, match=r"no key 'features\.center_ms'"):
         parse_config({"corpus": {"kind": "demo"}, "features": both}, "here")
+
+
+@pytest.mark.parametrize(
+    ("key", "off", "used", "instead"),
+    [
+        ("train.inter_ctc", "0.0", "0.3", "leave it out"),
+        ("train.keep_best", "1", "5", "best/ is the epoch"),
+        ("train.average_best", "false", "true", "train.ema"),
+        ("data.unlabelled", "null", "more", "speechctc decode"),
+    ],
+)
+def test_a_key_of_earlier_versions_is_refused_with_what_replaces_it_where_it_did_something(
+    tmp_path: Path, key: str, off: str, used: str, instead: str
+) -> None:
+    section, name = key.split(".")
+    for place, value in (("off", off), ("used", used)):
+        (tmp_path / f"{place}.yaml").write_text(f"base: demo\nrun: runs/demo\n{section}: {{{name}: {value}}}")
+    assert load_config(tmp_path / "off.yaml", [f"{key}={off}"]) == load_config("demo")
+    for source, settings in ((tmp_path / "used.yaml", []), ("demo", [f"{key}={used}"])):
+        with pytest.raises(InputError, match=rf"the key '{key}' was removed; .*{instead}"):
+            load_config(source, settings)
+    old = {"corpus": {"kind": "demo"}, section: {name: used}, "features": {"code": "f00d"}}
+    assert parse_config(old, "a model") == Config(corpus=CorpusConfig(kind="demo"))
 
 
 @pytest.mark.parametrize(

@@ -127,13 +127,19 @@ def test_a_record_moved_away_is_made_anew(extracted: Path, trained: Path, here: 
     assert json.loads((here / "copy" / "run.json").read_text())["resumed"] == []
 
 
-def test_a_run_with_keys_that_there_are_no_more_goes_on(extracted: Path, trained: Path, here: Path) -> None:
+def test_a_run_of_an_earlier_version_goes_on_unless_a_key_that_is_gone_did_something(
+    extracted: Path, trained: Path, here: Path
+) -> None:
     shutil.copytree(trained, here / "copy")
     about = json.loads(Path("copy/last/checkpoint.json").read_text())
-    stored = about["config"]
-    stored["data"]["unlabelled"] = "more"
-    Path("copy/config.yaml").write_text(yaml.safe_dump(stored))
-    Path("copy/last/checkpoint.json").write_text(json.dumps({**about, "config": stored}))
+    for value in ("more", None):
+        about["config"]["data"]["unlabelled"] = value
+        Path("copy/config.yaml").write_text(yaml.safe_dump(about["config"]))
+        Path("copy/last/checkpoint.json").write_text(json.dumps(about))
+        if value:
+            config = load_config(extracted, ["run=copy", "train.epochs=2"])
+            with pytest.raises(InputError, match=r"config\.yaml: the key 'data\.unlabelled' was removed; leave it out"):
+                train_net(config, True, Recorder())
     run_once(extracted, Path("copy"), "train.epochs=2", resume=True)
 
 
