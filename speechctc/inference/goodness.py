@@ -43,7 +43,6 @@ RANKS = np.array([0.01, 0.02, 0.05, *np.arange(0.1, 0.95, 0.1), 0.95, 0.98, 0.99
 # Shares of phones that are left out, said as others, and followed by one more, as long as nothing is known.
 AGAINST = (0.02, 0.08, 0.02)
 ROUNDS = 12  # of expectation maximisation
-SHORT = 0.15  # seconds below which vowels lose in scores of format 1
 SHORTEST = 0.01  # seconds of a phone, at least
 TAKEN_BACK = 0.5  # share of what longer phones gain in right speech
 OWN = 20  # realisations of a phone that weigh as much as those of all phones, in what is usual for it
@@ -129,9 +128,6 @@ class Goodness:
         Share of each alternative, columns as in `Evidence`; rows add up to 1.
     usual : Usual, optional
         How well phones fit; None: it was not learned, and probabilities are the scores.
-    former : (ndarray, float), optional
-        In place of `usual`, of a file of format 1: quantiles of the odds of any phone, shape = (len(RANKS),), and what
-        vowels below `SHORT` lose for each e-fold by which they are shorter.
     language : str
         Of the speech to score; ``""``: not known.
     ratings : Ratings, optional
@@ -141,7 +137,6 @@ class Goodness:
     phones: tuple[str, ...]
     expected: Array
     usual: Usual | None = None
-    former: tuple[Array, float] | None = None
     language: str = ""
     ratings: Ratings | None = None
 
@@ -267,23 +262,19 @@ class Goodness:
 
     def fit(self, seen: Evidence) -> Array:
         """Return the odds that are scored: of each phone against the others, in its usual time; shape = (n,)."""
-        is_vowel = _are_vowels(self.phones)[seen.labels]
         if self.usual is None:
-            lost = 0.0 if self.former is None else self.former[1]
-            shorter = np.log(np.maximum(SHORT / np.maximum(seen.seconds, 0.001), 1.0))
-            return np.asarray(self.odds(seen) - lost * is_vowel * shorter)
+            return self.odds(seen)
+        is_vowel = _are_vowels(self.phones)[seen.labels]
         gained = self.usual.gains[is_vowel.astype(int)] * _longer(seen, self.usual.seconds)
         return np.asarray(against_others(seen) - TAKEN_BACK * gained)
 
     def score(self, seen: Evidence) -> Array:
         """Return scores of phones, shape = (n,)."""
         fit = self.fit(seen).tolist()
-        if self.usual is not None:
-            pairs = zip(fit, self.usual.quantiles[seen.labels], strict=True)
-            return np.sqrt([_rank(value, quantiles) for value, quantiles in pairs])
-        if self.former is not None:
-            return np.array([_rank(value, self.former[0]) for value in fit])
-        return np.asarray(1 / (1 + np.exp(-np.array(fit))))
+        if self.usual is None:
+            return np.asarray(1 / (1 + np.exp(-np.array(fit))))
+        pairs = zip(fit, self.usual.quantiles[seen.labels], strict=True)
+        return np.sqrt([_rank(value, quantiles) for value, quantiles in pairs])
 
     def scores(
         self, placed: Placement, posteriors: Posteriors, segments: Sequence[Segment], to_model: Labels
@@ -326,18 +317,14 @@ class Goodness:
             "log_usual": [[float(f"{value:.7g}") for value in row] for row in WEIGHT * np.log(self.expected + FLOOR)],
             "vowels": _are_vowels(self.phones).astype(int).tolist(),
             "unjudged": [],
-            "lost": 0.0,
-            "quantiles": None,
             "gains": None,
         }
-        if self.former is not None:
-            values |= {"quantiles": self.former[0].tolist(), "lost": self.former[1]}
         if self.usual is not None:
             usual = self.usual
             values |= {name: getattr(usual, name).tolist() for name in ("quantiles", "gains", "seconds")}
             own = self.language.partition("-")[0]
             values["unjudged"] = sorted({*usual.unjudged.get("", ()), *usual.unjudged.get(own, ())})
-        values |= {"ranks": RANKS.tolist(), "piece": PIECE, "context": CONTEXT, "short": SHORT, "shortest": SHORTEST}
+        values |= {"ranks": RANKS.tolist(), "piece": PIECE, "context": CONTEXT, "shortest": SHORTEST}
         return values | {"taken_back": TAKEN_BACK, "most": MAX_LOG_ODDS, "told": SAID, "least": TELLING}
 
     def save(self, folder: Path) -> None:
@@ -388,7 +375,7 @@ class Goodness:
         column = {phone: k for k, phone in enumerate(self.phones, start=1)}
         expected = np.full_like(self.expected, MIN_SHARE / 10)
         expected[:, classes] = 0.0
-        if values["format"] not in (1, FORMAT) or set(values["phones"]) != set(self.phones):
+        if values["format"] != FORMAT or set(values["phones"]) != set(self.phones):
             raise ValueError
         for phone, row in values["phones"].items():
             k = column[phone]
@@ -399,16 +386,11 @@ class Goodness:
         if not (np.isfinite(expected).all() and (expected >= 0).all() and expected.max() <= 1.01):
             raise ValueError
         found = replace(self, expected=expected / expected.sum(axis=1, keepdims=True))
-        if values["format"] == 1:
-            quantiles, brevity = np.array(values["odds"], np.float64), float(values.get("short_vowels", 0.0))
-            if not (_are_ranked(quantiles) and 0 <= brevity < MAX_LOG_ODDS):
-                raise ValueError
-            return replace(found, former=(quantiles, brevity))
         return replace(found, usual=_usual_of(self.phones, values))
 
 
 def _usual_of(phones: Sequence[str], values: Any) -> Usual:
-    """Return what a file of format 2 says of how well phones fit."""
+    """Return what a file says of how well phones fit."""
     rows = [values["phones"][phone] for phone in phones]
     quantiles = np.array([row["odds"] for row in rows], np.float64)
     seconds = np.array([float(row["log_seconds"]) for row in rows])

@@ -18,7 +18,7 @@ from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.inference import goodness
 from speechctc.inference.alignment import AlignOptions
-from speechctc.inference.goodness import RANKS, SHORT, Evidence, Goodness, Spoken, against_others, evidence
+from speechctc.inference.goodness import Evidence, Goodness, Spoken, against_others, evidence
 from speechctc.inference.placement import Placement, Posteriors, place
 from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
 from speechctc.inference.segmenter import PhoneScore, Segment
@@ -197,20 +197,6 @@ def test_it_is_kept_beside_the_weights(tmp_path: Path) -> None:
         np.testing.assert_allclose(kept.score(each), learned.score(each), atol=0.001)
 
 
-def test_files_of_format_1_score_as_before(tmp_path: Path) -> None:
-    """One distribution of all phones; a vowel half as long as 0.15 s loses 2 ln 2 nats."""
-    taught(corpus(20, 3)).save(tmp_path)
-    values = json.loads((tmp_path / goodness.FILE).read_text())
-    values |= {"format": 1, "short_vowels": 2.0, "odds": np.linspace(-7, 7, len(RANKS)).tolist()}
-    (tmp_path / goodness.FILE).write_text(json.dumps(values))
-    former = Goodness.load(tmp_path, PHONES)
-    seen = corpus(1, 7)[0]._replace(seconds=np.full(12, SHORT / 2))
-    np.testing.assert_allclose(former.odds(seen) - former.fit(seen), np.where(seen.labels == 1, 2 * np.log(2), 0.0))
-    inside = np.abs(former.fit(seen)) < 7
-    np.testing.assert_allclose(former.score(seen)[inside], np.interp(former.fit(seen), values["odds"], RANKS)[inside])
-    assert former.is_judged(seen.labels).all() and former.about([]) == ""
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_bundled_models_know_right_speech(model: str) -> None:
     inventory = read_checkpoint(MODELS[model].folder).inventory
@@ -219,7 +205,7 @@ def test_bundled_models_know_right_speech(model: str) -> None:
     assert (usual.expected[plain].argmax(axis=1) == plain).all() and usual.is_judged(plain).all()
 
 
-@pytest.mark.parametrize("damage", ["?", {"format": 9}, {"phones": {}}, {"gains": [0]}, {"gains": [float("nan")] * 2}])
+@pytest.mark.parametrize("damage", ["?", {"format": 1}, {"phones": {}}, {"gains": [0]}, {"gains": [float("nan")] * 2}])
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Any) -> None:
     taught(corpus(10, 3)).save(tmp_path)
     values = json.loads((tmp_path / goodness.FILE).read_text())

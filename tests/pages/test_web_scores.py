@@ -92,20 +92,18 @@ def assert_words_alike(recogniser: Recogniser, samples: Any, text: str, dictiona
 
 
 def taught(kind: str, rng: np.random.Generator) -> Goodness:
-    """Return what is usual in right speech of random phones: nothing, or learned by format 1 or 2."""
+    """Return what is usual in right speech of random phones: nothing, or learned."""
     own = Goodness.untaught(PHONES)
     expected = own.expected * rng.uniform(0.2, 5, own.expected.shape)
     quantiles = np.sort(rng.normal(0, 8, (len(PHONES) + 1, len(RANKS))), axis=1)
     own = replace(own, expected=expected / expected.sum(axis=1, keepdims=True))
-    if kind == "former":
-        return replace(own, former=(quantiles[0], 1.7))
     if kind == "usual":
         seconds = rng.normal(-2.5, 0.5, len(PHONES) + 1)
         return replace(own, usual=Usual(quantiles, seconds, np.array([0.8, 1.9]), {"": ("b",)}))
     return own
 
 
-@pytest.mark.parametrize("kind", ["untaught", "former", "usual"])
+@pytest.mark.parametrize("kind", ["untaught", "usual"])
 @pytest.mark.parametrize(("seconds", "count"), [(3, 9), (12, 140), (1, 1)])
 def test_scores_are_those_of_python(kind: str, seconds: int, count: int, tmp_path: Path) -> None:
     """Of a long recording, too, whose frames are centred otherwise, and whose lattice is computed in pieces."""

@@ -122,19 +122,15 @@ export class Goodness {
   }
 
   fit(label, seen, weights, seconds) {
-    const vowel = this.vowels[label];
-    if (this.gains) {
-      const others = total(seen.subarray(1, this.classes), label - 1);
-      const longer = clipped(Math.log(Math.max(seconds, this.shortest)) - this.seconds[label], -1, 1);
-      return clipped(-sum(others, -this.most), -this.most, this.most) - this.taken_back * this.gains[vowel] * longer;
-    }
-    const odds = clipped(weights[label] - total(weights, label), -this.most, this.most);
-    return odds - this.lost * vowel * Math.log(Math.max(this.short / Math.max(seconds, 0.001), 1));
+    if (!this.gains) return clipped(weights[label] - total(weights, label), -this.most, this.most);
+    const others = total(seen.subarray(1, this.classes), label - 1);
+    const longer = clipped(Math.log(Math.max(seconds, this.shortest)) - this.seconds[label], -1, 1);
+    const gained = this.taken_back * this.gains[this.vowels[label]] * longer;
+    return clipped(-sum(others, -this.most), -this.most, this.most) - gained;
   }
 
   score(label, fit) {
-    if (this.gains) return Math.sqrt(rank(fit, this.quantiles[label], this.ranks));
-    return this.quantiles ? rank(fit, this.quantiles, this.ranks) : 1 / (1 + Math.exp(-fit));
+    return this.gains ? Math.sqrt(rank(fit, this.quantiles[label], this.ranks)) : 1 / (1 + Math.exp(-fit));
   }
 
   text(label, column) {
