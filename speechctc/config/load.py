@@ -99,8 +99,9 @@ def refuse_removed(values: Mapping[str, Any], where: str) -> None:
     """
     for name, section in _SECTIONS.items():
         inner = values.get(name)
-        for key, removed in section.REMOVED.items() if isinstance(inner, Mapping) else ():
-            if removed and key in inner and inner[key] not in removed.off:
+        for key, value in inner.items() if isinstance(inner, Mapping) else ():
+            removed = section.REMOVED.get(key)
+            if removed and value not in removed.off:
                 raise InputError(f"{where}: the key '{name}.{key}' was removed", removed.instead)
 
 

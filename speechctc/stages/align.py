@@ -393,8 +393,6 @@ def _errors_text(errors: list[tuple[float, str]]) -> str:
 def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "") -> str:
     """Return a line on what scores by a model of this name mean, and what they do not judge."""
     meaning = "how probable it is that a sound was said as written; the model knows no right speech"
-    if recogniser.goodness.former:
-        meaning = "at 0.2, 20 of 100 sounds of right speech fit as badly or worse"
     if recogniser.goodness.usual:
         same = "4 of 100 examples of the same sound in right speech fit as badly or worse"
         meaning = f"at 0.2, {same}; at 0.5, 25 of 100. Listen first to sounds below 0.2"
@@ -407,6 +405,5 @@ def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "
 def say_if_untaught(recogniser: Recogniser, reporter: Reporter) -> None:
     """Note what scores are, if the model does not know how each phone scores in right speech."""
     if recogniser.goodness.usual is None:
-        known = "compare each phone with all phones of right speech, as an earlier version learned it"
-        unknown = "are the probabilities that phones were said as written, as the model knows no right speech"
-        reporter.note(f"scores {known if recogniser.goodness.former else unknown}; see speechctc calibrate --help")
+        what = "scores are the probabilities that phones were said as written, as the model knows no right speech"
+        reporter.note(f"{what}; see speechctc calibrate --help")
