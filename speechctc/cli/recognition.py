@@ -61,8 +61,6 @@ class Decode:
     textgrids: Annotated[Path | None, Option(metavar="PLACE", help=
         "With --tier: a folder of TextGrids or files of ELAN named like the recordings, or the file of a single one. "
         "Default: beside the recordings.")] = None
-    nbest: Annotated[int | None, Option(metavar="N", min=1, help=
-        "Write a table of the N best sequences of phones with their scores, as TSV or JSON.")] = None
     min_modulation_db: Annotated[float | None, Option(metavar="DB", help=
         "Find no phones where no band's level changes by more than DB within 1.5 s: in pauses and steady noise. 0: "
         "find phones anywhere. Default: the model's own setting (decode.min_modulation_db).")] = None
@@ -86,7 +84,7 @@ def decode_command(given: Decode) -> None:
 
 def _check(given: Decode, audio: list[Path]) -> None:
     """Check that the options fit together."""
-    nbest, cluster = given.nbest, given.cluster
+    cluster = given.cluster
     if "-" in map(str, audio) and len(audio) > 1:
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if (given.raw or given.live) and str(audio[0]) != "-":
@@ -95,10 +93,10 @@ def _check(given: Decode, audio: list[Path]) -> None:
         raise InputError("--cluster decodes with all phones of the model", "leave out --cluster, or what names phones")
     if given.textgrids and not given.tier:
         raise InputError("--textgrids has intervals of a tier, and none is named", "give --tier NAME too")
-    if given.tier and (nbest or cluster or str(audio[0]) == "-"):
-        raise InputError("--tier decodes files here, without --nbest and --cluster", "leave one of them out")
-    if cluster and (nbest or str(audio[0]) == "-"):
-        raise InputError("--cluster decodes files, without --nbest", "leave one of the two out")
+    if given.tier and (cluster or str(audio[0]) == "-"):
+        raise InputError("--tier decodes files here, without --cluster", "leave one of the two out")
+    if cluster and str(audio[0]) == "-":
+        raise InputError("--cluster decodes files", "leave it out, or name files")
 
 
 def _decode(given: Decode, audio: list[Path]) -> int:
@@ -108,16 +106,12 @@ def _decode(given: Decode, audio: list[Path]) -> int:
     from speechctc.inference.output import Work
     from speechctc.model.checkpoint import BUILT_IN
     from speechctc.phones.languages import LISTED
-    from speechctc.stages.decode import check_nbest, decode
+    from speechctc.stages.decode import decode
 
     if str(audio[0]) != "-":
         check_some(audio)
-    options, nbest = _output(given), given.nbest or 0
-    work = Work(given.jobs, given.alternatives, given.channel, given.live, given.raw, nbest)
-    if nbest and (options.also or given.symbols != "own"):
-        raise InputError("--nbest writes one format, with the model's own labels", "leave the other options out")
-    if nbest:
-        check_nbest(audio, options, work)
+    options = _output(given)
+    work = Work(given.jobs, given.alternatives, given.channel, given.live, given.raw)
     choice = opt.ModelChoice(
         place=_suited(given.model, given.language, LISTED),
         device=opt.Device.cpu if given.cluster else given.device,
@@ -131,7 +125,7 @@ def _decode(given: Decode, audio: list[Path]) -> int:
     recogniser = opt.load_decoder(choice)
     options = _with_symbols(options, recogniser, given.symbols)
     doubtful = not given.lm and recogniser.folder == BUILT_IN
-    doubt = Doubt(recogniser, by_best_path=bool(nbest)) if doubtful else None
+    doubt = Doubt(recogniser) if doubtful else None
     return decode(recogniser, audio, options, new_reporter(), work, doubt, _source(given))
 
 

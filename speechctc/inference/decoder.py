@@ -21,7 +21,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.features.activity import ActivityGate
-from speechctc.inference.result import Candidate, Recognition
+from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import BEYOND, MIN_DURATION, Calibration, FrameClock, Segment, Segmenter, lasting
 from speechctc.inference.streaming import (
     BLOCK_FRAMES,
@@ -39,7 +39,7 @@ from speechctc.inference.streaming import (
     opened,
 )
 from speechctc.lm.model import LanguageModel
-from speechctc.lm.search import DELAY, LIVE_DELAY, Ranker, choose_search, method
+from speechctc.lm.search import DELAY, LIVE_DELAY, choose_search, method
 from speechctc.model.checkpoint import Checkpoint, read_checkpoint
 from speechctc.model.layers import receptive_field
 from speechctc.model.numpy_net import NumpyNet, log_softmax
@@ -383,48 +383,6 @@ class Decoder:
         source = PushedSamples(rate, self.config.features.sample_rate)
         return Stream(source, self._live(source, alternatives, LIVE_FRAMES, lookahead))
 
-    def nbest(
-        self,
-        recording: str | Path | Any,
-        count: int = 5,
-        rate: int | None = None,
-        channel: int | None = None,
-        watch: Callable[[Logits], None] | None = None,
-    ) -> list[Candidate]:
-        """Return the best sequences of phones that a prefix search keeps, as ``speechctc decode --nbest``.
-
-        Parameters
-        ----------
-        recording, rate, channel
-            As for `decode`; one recording.
-        count : int
-            Most sequences; of each piece of a recording that is longer than half a minute, which is cut in pauses.
-        watch : callable, optional
-            Is given the log posteriors, as of `log_posteriors`.
-
-        Returns
-        -------
-        list of Candidate
-            By piece, best first; at most as many for a piece as ``decode.beam``.
-
-        Raises
-        ------
-        InputError
-            As `decode`; or the count is below 1.
-        """
-        if count < 1:
-            raise InputError(f"the {count} best sequences", "ask for at least 1")
-        ranker, frame, found = Ranker(self.checkpoint.lm, self.lstm, self.config), 0, list[Candidate]()
-        log_probs = self.log_posteriors(recording, rate, channel)
-        if watch is not None:
-            watch(log_probs)
-        for piece in ranker.pieces(log_probs):
-            for rank, each in enumerate(ranker.rank(piece)[:count], start=1):
-                phones = tuple(self.inventory.decode(each.labels))
-                found.append(Candidate(frame * self.clock.step, rank, each.total, each.acoustic, each.lm, phones))
-            frame += len(piece)
-        return found
-
     def log_posteriors(
         self, recording: str | Path | Any, rate: int | None = None, channel: int | None = None
     ) -> Logits:
@@ -495,25 +453,13 @@ class Doubt:
         The bundled model of English.
     remedy : str
         How to decode without its n-gram.
-    by_best_path : bool
-        The phones are not those of the search with the n-gram, but come from `hear`.
     """
 
-    def __init__(
-        self, recogniser: Decoder, remedy: str = "--lm-weight 0 decodes without it", by_best_path: bool = False
-    ) -> None:
+    def __init__(self, recogniser: Decoder, remedy: str = "--lm-weight 0 decodes without it") -> None:
         self._remedy, self._with_ngram = remedy, has_ngram(recogniser)
-        self._least = MIN_CONFIDENCE if self._with_ngram and not by_best_path else MIN_CONFIDENCE_WITHOUT_LM
-        self._best_path = recogniser.with_settings(["decode.search=greedy"]) if by_best_path else None
+        self._least = MIN_CONFIDENCE if self._with_ngram else MIN_CONFIDENCE_WITHOUT_LM
         self._lock = Lock()
         self._sum, self._count = 0.0, 0
-
-    def hear(self, log_probs: Logits) -> None:
-        """Count the phones of the best path in log posteriors, shape (n_frames, classes); in any thread."""
-        assert self._best_path is not None
-        seconds = self._best_path.clock.seconds(len(log_probs))
-        for _ in self.seen(self._best_path.segments_of(log_probs, seconds)):
-            pass
 
     def seen(self, segments: Iterable[Segment]) -> Iterator[Segment]:
         """Yield the phones, and count them."""

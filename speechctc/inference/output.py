@@ -23,7 +23,7 @@ from speechctc.core.errors import InputError, as_utf8, counted_alike, printable
 from speechctc.core.files import is_special
 from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.decoder import Decoder
-from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
+from speechctc.inference.formats import WRITERS, Layout, RecordingName
 
 
 class Work(NamedTuple):
@@ -42,9 +42,6 @@ class Work(NamedTuple):
     raw_rate : int, optional
         Rate of raw 16-bit little-endian mono samples on standard input, Hz; None: it is a sound file. Only a WAV file
         is decoded while it is read.
-    nbest : int
-        Number of the best sequences of each recording, or of each piece of one that is longer than half a minute, to
-        write in place of phones in time; 0: none.
     cluster : str, optional
         The scheduler of a Dask cluster whose workers align, ``tcp://host:8786``; None: the threads of this machine.
     """
@@ -54,7 +51,6 @@ class Work(NamedTuple):
     channel: int | None = None
     live: bool = False
     raw_rate: int | None = None
-    nbest: int = 0
     cluster: str | None = None
 
 
@@ -328,19 +324,10 @@ class ResultWriter:
         In a live format, also `speechctc.inference.formats.Phones`.
     options : OutputOptions
         Of `check_out`.
-    writer : Writer, optional
-        Writes the results to one file or to standard output; by default that of the format.
     """
 
-    def __init__(
-        self,
-        recordings: Sequence[Recording],
-        results: Iterable[Any],
-        options: OutputOptions,
-        writer: Writer | None = None,
-    ) -> None:
+    def __init__(self, recordings: Sequence[Recording], results: Iterable[Any], options: OutputOptions) -> None:
         self.recordings, self.results, self.options = recordings, results, options
-        self.writer = writer or WRITERS[options.form]
         self.notes: list[str] = []
         self.failures: list[tuple[Path, str]] = []
         self.made = 0  # files in a folder
@@ -354,7 +341,7 @@ class ResultWriter:
             return
         layout = Layout(len(self.recordings) > 1, aligned, file, self.options.scored)
         with opened_out(self.options) as out:
-            self.writer.write(chain(first, results), out, layout)
+            WRITERS[self.options.form].write(chain(first, results), out, layout)
 
     def to_folder(self, advance: Advance) -> None:
         """Write a file for each recording and format.

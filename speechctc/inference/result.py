@@ -118,30 +118,6 @@ def misfits_text(misfits: Sequence[Misfit]) -> str:
     return "; ".join(parts)
 
 
-class Candidate(NamedTuple):
-    """One of the best sequences of phones of a recording, or of a piece of a long one.
-
-    Attributes
-    ----------
-    start : float
-        Start of the piece, seconds.
-    rank : int
-        1 for the best of the piece.
-    total : float
-        The score that ranks: ``acoustic + decode.lm_weight lm + decode.lm_bonus`` for each phone.
-    acoustic, lm : float
-        Logs of the probabilities by the net and by the language models.
-    phones : tuple of str
-    """
-
-    start: float
-    rank: int
-    total: float
-    acoustic: float
-    lm: float
-    phones: tuple[str, ...]
-
-
 @dataclass(frozen=True, repr=False)
 class Recognition:
     """The phones recognised or aligned in one recording.

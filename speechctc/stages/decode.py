@@ -1,24 +1,21 @@
-"""Decode recordings or standard input: write the phones, or a table of the best sequences with their scores."""
+"""Decode recordings or standard input, and write the phones."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
 from speechctc.core.errors import InputError, counted_alike
-from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import Decoder, Doubt
-from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
+from speechctc.inference.formats import WRITERS
 from speechctc.inference.output import (
     STDIN,
     OutputOptions,
@@ -72,10 +69,8 @@ def decode(
     reporter : Reporter
         Receives the failures, at the end.
     work : Work
-        With a number `nbest`, a table (``"text"``, ``"tsv"``) or a list (``"json"``) of sequences is written;
-        `check_nbest` says for which options.
     doubt : Doubt, optional
-        Counts the phones, or hears the best paths, and its note is given to the reporter.
+        Counts the phones, and its note is given to the reporter.
     source : callable, optional
         Where the results of files come from.
 
@@ -93,20 +88,15 @@ def decode(
     options = check_out(recordings, options)
     reporter.note(*left_out(arguments))
     empty: list[Path] = []
-    if work.nbest:
-        rows = map_in_threads(partial(_rows, recogniser, work.nbest, options, doubt), recordings, work.jobs)
-        found, table = _watched(recordings, rows, empty), _Table(options.form, "")
-        status = write_results(ResultWriter(recordings, found, options, table), "decoding", reporter)
-    else:
-        say_if_uncalibrated(recogniser, options, reporter)
-        recordings = left_to_do(recordings, options, reporter)
-        with (
-            source(recogniser, recordings, work, reporter)
-            if source and recordings
-            else _results(recogniser, recordings, options, work, reporter)
-        ) as results:
-            found = _watched(recordings, doubt.watched(results) if doubt else results, empty)
-            status = write_results(ResultWriter(recordings, found, options), "decoding", reporter)
+    say_if_uncalibrated(recogniser, options, reporter)
+    recordings = left_to_do(recordings, options, reporter)
+    with (
+        source(recogniser, recordings, work, reporter)
+        if source and recordings
+        else _results(recogniser, recordings, options, work, reporter)
+    ) as results:
+        found = _watched(recordings, doubt.watched(results) if doubt else results, empty)
+        status = write_results(ResultWriter(recordings, found, options), "decoding", reporter)
     why = "nothing was recognised: it may be silence, or only steady or faint sound"
     reporter.warn(*counted_alike([(path, f"{path}: {why}") for path in empty]))
     if doubt and (note := doubt.note()):
@@ -115,7 +105,7 @@ def decode(
 
 
 def _watched(recordings: Sequence[Recording], results: Iterable[Any], empty: list[Path]) -> Iterator[Any]:
-    """Yield results, errors, or lists of rows; add the recordings that have no phones to `empty`."""
+    """Yield results or errors; add the recordings that have no phones to `empty`."""
     for recording, result in zip(recordings, results, strict=True):
         phones: Iterable[Any] = ()
         if isinstance(result, LivePhones):
@@ -123,8 +113,6 @@ def _watched(recordings: Sequence[Recording], results: Iterable[Any], empty: lis
             result = replace(result, segments=chain(phones, result.segments))
         elif isinstance(result, Recognition):
             phones = result.segments
-        elif isinstance(result, list):
-            phones = [row for row in result if row["phones"]]
         if not phones and not isinstance(result, InputError):
             empty.append(recording.path)
         yield result
@@ -180,62 +168,3 @@ def _while_read(
 def _complete(segments: Iterator[Segment], blocks: Blocks) -> Recognition:
     phones = tuple(segments)  # first: the length is known at the end
     return Recognition(str(STDIN.path), blocks.seconds, phones)
-
-
-COLUMNS = ("file", "start", "rank", "total", "acoustic", "lm", "phones")
-FORMATS = ("text", "tsv", "json")
-
-Row = dict[str, Any]
-
-
-def check_nbest(arguments: Sequence[Path], options: OutputOptions, work: Work) -> None:
-    """Check that the options suit a table of sequences.
-
-    Raises
-    ------
-    InputError
-        Another format, a folder for the results, alternatives, or standard input.
-    """
-    if options.form not in FORMATS:
-        raise InputError(f"--nbest does not write the format {options.form}", f"choose one of {' '.join(FORMATS)}")
-    if options.folder is not None:
-        raise InputError("--nbest writes one table, not a folder", f"name a file: --out {options.folder}/nbest.tsv")
-    if work.alternatives:
-        raise InputError(
-            "--alternatives is for single phones, and --nbest for whole sequences", "leave one of them out"
-        )
-    if any(str(argument) == "-" for argument in arguments):
-        raise InputError("--nbest does not read standard input", "name a file")
-
-
-class _Table(Writer):
-    """A list as JSON, or a table with a line for each sequence."""
-
-    def write(
-        self,
-        results: Iterable[tuple[RecordingName, Any]],
-        out: TextIO,
-        layout: Layout = Layout(),  # noqa: B008
-    ) -> None:
-        """Write the rows of all recordings, those of a table as soon as they are known."""
-        rows: Iterator[Row] = (row for _, rows in results for row in rows)
-        if self.name == "json":
-            entries = [{**row, "phones": row["phones"].split()} for row in rows]
-            out.write(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
-            return
-        out.write("\t".join(COLUMNS) + "\n")
-        for row in rows:
-            out.write("\t".join(map(str, row.values())) + "\n")
-
-
-def _rows(
-    recogniser: Decoder, count: int, options: OutputOptions, doubt: Doubt | None, recording: Recording
-) -> list[Row]:
-    (name,) = options.names([recording])
-    rows = []
-    watch = doubt.hear if doubt else None
-    for each in recogniser.nbest(recording.path, count, channel=recording.channel, watch=watch):
-        scores = (round(value, 4) for value in (each.total, each.acoustic, each.lm))
-        values = (name.file, round(each.start, 4), each.rank, *scores, " ".join(each.phones))
-        rows.append(dict(zip(COLUMNS, values, strict=True)))
-    return rows

@@ -99,7 +99,7 @@ def test_inside_the_intervals_of_a_tier_which_is_kept(speechctc: Command, here: 
         (("--tier", "turns", "--textgrids", "late.TextGrid"), "an interval ends at 9.00 s, after the recording"),
         (("--tier", "x", "--textgrids", "late.TextGrid"), "no tier 'x', only 'turns'"),
         (("--textgrids", "late.TextGrid"), "give --tier NAME too"),
-        (("--tier", "turns", "--nbest", "2"), "without --nbest"),
+        (("--tier", "turns", "--cluster", "here"), "without --cluster"),
     ],
 )
 def test_tiers_that_do_not_fit_are_told(speechctc: Command, here: Path, given: tuple[str, ...], message: str) -> None:
@@ -118,7 +118,7 @@ def test_the_silence_detector_can_be_switched_off(speechctc: Command, here: Path
     assert "decode.min_modulation_db" in one_line_error(speechctc("decode", "a.wav", "--min-modulation-db", 50))
 
 
-@pytest.mark.parametrize("use", [(), ("--format", "json"), ("--nbest", 2)])
+@pytest.mark.parametrize("use", [(), ("--format", "json")])
 def test_what_has_no_phones_is_said(speechctc: Command, here: Path, use: tuple[object, ...]) -> None:
     noise = np.random.default_rng(0).standard_normal(16000)
     for name, samples in {"a": 0 * noise, "b": 1e-6 * noise}.items():

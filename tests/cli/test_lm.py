@@ -25,13 +25,15 @@ def test_an_ngram_of_a_text_and_its_perplexities(speechctc: Command, text: Path)
     for order, name in ((1, "one.arpa"), (3, "three.arpa.gz")):
         done = speechctc("lm", "train", "--order", order, "--text", text, "--out", name)
         assert done.status == 0 and f"{order}-gram of 8 phones in 3 utterances" in done.out
-    done = speechctc(
-        "lm", "perplexity", "--lm", "one.arpa", "--lm", "three.arpa.gz", "--text", text, "--json", "found.json"
-    )
+    lms = ("--lm", "one.arpa", "--lm", "three.arpa.gz")
+    score = ("lm", "perplexity", *lms, "--text", text, "--json", "found.json")
+    done = speechctc(*score)
     rows = json.loads(Path("found.json").read_text())
     assert done.status == 0 and [row["lm"] for row in rows] == ["one.arpa", "three.arpa.gz"]
     assert rows[0]["phones"] == 8 and rows[1]["perplexity"] < rows[0]["perplexity"] < 4
     assert f"{rows[1]['perplexity']:.2f}" in done.out.splitlines()[2]
+    Path("found.json").write_text("mine")
+    assert "changed by hand" in one_line_error(speechctc(*score)) and Path("found.json").read_text() == "mine"
 
 
 def test_perplexity_maps_phones_that_the_model_lacks_as_training_does(speechctc: Command, here: Path) -> None:
@@ -239,28 +241,6 @@ def test_decoding_with_either_kind_and_both(speechctc: Command, model: Path) -> 
     assert all(line.startswith("low") for line in done.out.splitlines())
 
 
-def test_the_best_few_with_their_scores(speechctc: Command, model: Path) -> None:
-    speechctc("lm", "train", "--text", "songs.txt", "--out", "lm.arpa")
-    done = speechctc("decode", "a.wav", "--model", model, "--nbest", 3, "--lm", "lm.arpa", "--lm-weight", 0.2)
-    header, *rows = [line.split("\t") for line in done.out.splitlines()]
-    assert header == ["file", "start", "rank", "total", "acoustic", "lm", "phones"] and len(rows) == 3
-    for rank, row in enumerate(rows, start=1):
-        total, acoustic, lm = map(float, row[3:6])
-        assert int(row[2]) == rank and total == pytest.approx(acoustic + 0.2 * lm + 1.5 * len(row[6].split()), abs=1e-3)
-    assert float(rows[0][3]) > float(rows[1][3]) > float(rows[2][3])
-    done = speechctc("decode", "a.wav", "--model", model, "--nbest", 2, "--format", "json", "--out", "best.json")
-    entries = json.loads(Path("best.json").read_text())
-    assert done.out == "" and entries[0]["phones"] == SONG and entries[1]["phones"] != SONG
-    Path("best.json").write_text("mine")
-    score = ("lm", "perplexity", "--lm", "lm.arpa", "--text", "songs.txt", "--json", "best.json")
-    for again in (("decode", "a.wav", "--model", model, "--nbest", 2, "--out", "best.json"), score):
-        assert "changed by hand" in one_line_error(speechctc(*again))
-    assert Path("best.json").read_text() == "mine"
-    Path("bad.wav").write_text("no sound")
-    done = speechctc("decode", "a.wav", "bad.wav", "--model", model, "--nbest", 1)
-    assert done.status == 1 and "bad.wav" in done.err and len(done.out.splitlines()) == 2
-
-
 def test_language_models_that_will_not_do_are_one_line(speechctc: Command, model: Path) -> None:
     speechctc("lm", "train", "--text", "songs.txt", "--out", "lm.arpa")
     Path("other.txt").write_text("low mid\nzap zip\n")
@@ -272,10 +252,6 @@ def test_language_models_that_will_not_do_are_one_line(speechctc: Command, model
         ((*decode, "--lm", "lm.arpa", "--lm-weight", -1), "decode.lm_weight=-1.0 is invalid"),
         ((*decode, "--lm-weight", 0.5), "the model has no n-gram; train one"),
         ((*decode, "--lm", "lm.arpa", "--lm", "lm.arpa"), "a second language model of its kind"),
-        ((*decode, "--nbest", 2, "--format", "ctm"), "--nbest does not write the format ctm"),
-        ((*decode, "--nbest", 2, "--out", "folder/"), "--nbest writes one table"),
-        ((*decode, "--nbest", 2, "--alternatives", 1), "--alternatives is for single phones"),
-        (("decode", "-", "--model", model, "--nbest", 2), "--nbest does not read standard input"),
         (("lm", "tune", "--model", model), "the model has no language model to tune for; name one with --lm"),
         (("lm", "train", "--text", "songs.txt", "--out", "x", "lm.hidden=3"), "are for LSTMs; add --kind lstm"),
     ):

@@ -53,7 +53,7 @@ def test_only_phones_of_the_inventory_are_heard_or_named(speechctc: Command, her
     write_song(here / "a.wav", SONG)
     inventory(here, "low high top")
     assert "mid" in speechctc("decode", "a.wav").out
-    for options in ([], ["--beam", 8], ["--format", "json", "--alternatives", 3], ["--nbest", 3]):
+    for options in ([], ["--beam", 8], ["--format", "json", "--alternatives", 3]):
         done = speechctc("decode", "a.wav", "--inventory", "phones.txt", *options)
         assert done.status == 0 and "mid" not in done.out and "low" in done.out
     assert "--cluster" in one_line_error(speechctc("decode", "a.wav", "--inventory", "phones.txt", "--cluster", "x"))

@@ -5,18 +5,15 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from speechctc.core.errors import InputError
 from speechctc.inference.decoder import MIN_CONFIDENCE, MIN_CONFIDENCE_WITHOUT_LM, MIN_PHONES, Doubt
-from speechctc.inference.output import OutputOptions, Work
+from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.streaming import Logits
 from speechctc.stages.decode import decode
-from tests.tiny_model import write_song
 from tests.train_helpers import Recorder
 
 
@@ -67,33 +64,6 @@ def test_the_limits_are_those_that_were_measured() -> None:
         others = {row["language"]: float(row[column]) >= least for row in rows if row["language"] != "en"}
         assert len(english) == 32 and all(english)
         assert len(others) == 37 and {language for language, passes in others.items() if passes} == missed
-
-
-def posteriors(model: Recogniser, highest: float) -> Logits:
-    """Return log posteriors with a phone in each third frame, which is so probable."""
-    classes = len(model.phones) + 1
-    rows = np.full((3 * MIN_PHONES + 30, classes), 1e-4)
-    rows[:, 0] = 1 - 1e-4 * (classes - 1)
-    for k in range(MIN_PHONES + 10):
-        rows[3 * k] = (1 - highest) / (classes - 1)
-        rows[3 * k, 1 + k % (classes - 1)] = highest
-    found: Logits = np.log(rows).astype(np.float32)
-    return found
-
-
-@pytest.mark.parametrize(("highest", "doubted"), [(0.4, True), (0.99, False)])
-def test_the_best_sequences_are_doubted_by_the_best_path(
-    english: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, highest: float, doubted: bool
-) -> None:
-    monkeypatch.setattr(english, "log_posteriors", lambda *arguments: posteriors(english, highest))
-    write_song(tmp_path / "a.wav", ["low"])
-    doubt, recorder = Doubt(english, by_best_path=True), Recorder()
-    options = OutputOptions("tsv", tmp_path / "a.tsv")
-    assert decode(english, [tmp_path / "a.wav"], options, recorder, Work(nbest=1), doubt) == 0
-    said = [line for line in recorder.said if "another language" in line]
-    assert len(said) == doubted and all(
-        "--lm-weight 0" in line and str(MIN_CONFIDENCE_WITHOUT_LM) in line for line in said
-    )
 
 
 @pytest.mark.shared
