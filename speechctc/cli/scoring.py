@@ -238,12 +238,13 @@ class Measure:
         "Number of formants below the maximum formant.")] = 5.0
     pitch_floor: Annotated[float, Option(metavar="HZ", min=20, help="Lowest f0.")] = 75.0
     pitch_ceiling: Annotated[float, Option(metavar="HZ", min=50, help="Highest f0.")] = 600.0
-    out: Annotated[Path | None, Option(metavar="FILE", help=
-        "The table to write, CSV. Default: standard output.")] = None
+    out: opt.Out = None
+    skip_existing: opt.SkipExisting = False
     picture: Annotated[Path | None, Option("--plot", metavar="FILE", help=
         "Also draw a vowel chart and durations, by speaker: .png .svg .pdf.")] = None
     overwrite: opt.Overwrite = False
     channel: opt.Channel = None
+    cluster: opt.Cluster = None
     # fmt: on
 
 
@@ -257,39 +258,35 @@ def measure_command(given: Measure) -> None:
     named. Needs praat-parselmouth.
     """
     from speechctc.audio.recordings import check_some
-    from speechctc.core import written
-    from speechctc.inference.output import refuse_input
+    from speechctc.inference.output import OutputOptions, choose_output, refuse_input
     from speechctc.pages.figures import picture_form
-    from speechctc.stages.measure import PraatSettings, measure, table_text, write_picture
+    from speechctc.stages.measure import Choice, PraatSettings, Summary, measure, write_picture
 
     check_some(given.audio)
     form = picture_form(given.picture) if given.picture else ""
-    if given.out is not None and given.out.suffix.lower() not in (".csv", ".txt", ""):
+    if given.out and not given.out.endswith("/") and Path(given.out).suffix.lower() not in (".csv", ".txt", ""):
         raise InputError(f"{given.out}: the table is text in CSV, which this name does not say", "name a file .csv")
-    if given.out is not None:
-        refuse_input(given.out, given.audio)
-    check_places(given.overwrite, given.out, given.picture)
+    _, file, folder = choose_output(None, given.out)
+    if file is not None:
+        refuse_input(file, given.audio)
+    if given.picture and given.skip_existing:
+        raise InputError("--plot draws all that is measured, and --skip-existing skips some", "leave one of them out")
+    check_places(given.overwrite, given.picture)
     if given.pitch_floor >= given.pitch_ceiling:
         raise InputError(
             f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling {given.pitch_ceiling:g}", "lower it"
         )
     settings = PraatSettings(given.maximum_formant, given.number_of_formants, given.pitch_floor, given.pitch_ceiling)
-    rows, status = measure(
-        given.audio, given.textgrids, given.tier, given.words, given.channel, settings, new_reporter()
-    )
-    if rows and given.out:
-        written.write_text(given.out, table_text(rows), given.overwrite)
-    elif rows:
-        show(table_text(rows).removesuffix("\r\n"))
-    if rows and given.picture:
-        write_picture(rows, given.picture, form, given.overwrite)
-    places = [str(place) for place in (given.out, given.picture) if place]
-    if rows and places:
-        count = len({row["file"] for row in rows})
-        speakers = list(dict.fromkeys(row["speaker"] for row in rows if row["speaker"]))
+    choice = Choice(given.textgrids, given.tier, given.words, given.channel, settings, given.cluster)
+    options, summary = OutputOptions("csv", file, folder, given.overwrite, given.skip_existing), Summary(bool(form))
+    status = measure(given.audio, choice, options, summary, new_reporter())
+    if summary.rows and given.picture:
+        write_picture(summary.rows, given.picture, form, given.overwrite)
+    if summary.phones and (given.out or given.picture):
+        count, speakers = summary.recordings, list(summary.speakers)
         by = f", speakers: {first_few(speakers)}" if speakers else ""
-        said = f"wrote {' and '.join(places)}: {len(rows):,} phones of {count} recording{'s'[: count - 1]}{by}"
-        show(said, err=given.out is None)
+        drawn = f"wrote {given.picture}: " if given.picture else ""
+        show(f"{drawn}{summary.phones:,} phones of {count} recording{'s'[: count - 1]}{by}", err=given.out is None)
     if status:
         raise typer.Exit(status)
 

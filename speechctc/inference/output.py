@@ -23,7 +23,7 @@ from speechctc.core.errors import InputError, as_utf8, counted_alike, printable
 from speechctc.core.files import is_special
 from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.decoder import Decoder
-from speechctc.inference.formats import WRITERS, Layout, RecordingName
+from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
 
 
 class Work(NamedTuple):
@@ -324,10 +324,19 @@ class ResultWriter:
         In a live format, also `speechctc.inference.formats.Phones`.
     options : OutputOptions
         Of `check_out`.
+    writer : Writer, optional
+        Writes the results; by default that of the format.
     """
 
-    def __init__(self, recordings: Sequence[Recording], results: Iterable[Any], options: OutputOptions) -> None:
+    def __init__(
+        self,
+        recordings: Sequence[Recording],
+        results: Iterable[Any],
+        options: OutputOptions,
+        writer: Writer | None = None,
+    ) -> None:
         self.recordings, self.results, self.options = recordings, results, options
+        self.writer = writer or WRITERS[options.form]
         self.notes: list[str] = []
         self.failures: list[tuple[Path, str]] = []
         self.made = 0  # files in a folder
@@ -341,7 +350,7 @@ class ResultWriter:
             return
         layout = Layout(len(self.recordings) > 1, aligned, file, self.options.scored)
         with opened_out(self.options) as out:
-            WRITERS[self.options.form].write(chain(first, results), out, layout)
+            self.writer.write(chain(first, results), out, layout)
 
     def to_folder(self, advance: Advance) -> None:
         """Write a file for each recording and format.
@@ -353,7 +362,8 @@ class ResultWriter:
             try:
                 for form, file in self.options.files_of(recording).items():
                     if not self.options.keeps(file):
-                        written.write_bytes(file, WRITERS[form].content(name, result, file), self.options.overwrite)
+                        writer = self.writer if form == self.options.form else WRITERS[form]
+                        written.write_bytes(file, writer.content(name, result, file), self.options.overwrite)
                         self.made += 1
             except InputError as error:
                 self.failures.append((recording.path, str(error)))

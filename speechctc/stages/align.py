@@ -302,8 +302,8 @@ def _results(
 
 def _place_there(options: OutputOptions, recogniser: Recogniser, path: Path, job: _Job) -> Recognition:
     """Align on another machine, where the recording has this path."""
-    task = job.task._replace(recording=job.task.recording._replace(path=path))
-    return _place(recogniser, options, Reporter(quiet=True), job._replace(task=task))
+    given, task = job.task.recording.path, job.task._replace(recording=job.task.recording._replace(path=path))
+    return replace(_place(recogniser, options, Reporter(quiet=True), job._replace(task=task)), file=str(given))
 
 
 def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, job: _Job) -> Recognition:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +15,7 @@ from speechctc.audio.recordings import Recording
 from speechctc.core import cluster
 from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import WorkerEnded, map_in_threads, shared_among, threads
+from speechctc.core.parallel import Result, WorkerEnded, map_in_threads, shared_among, threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.transcripts import (
     Task,
@@ -83,16 +83,22 @@ def decoded_on(
     address: str, recogniser: Decoder, paths: Sequence[Path], alternatives: int = 0, channel: int | None = None
 ) -> Results:
     """Offer the phones of each recording, as `worked_on` does; `alternatives` and `channel` as for `decode`."""
-    return worked_on(address, partial(_decode, alternatives, channel), recogniser, ((path, None) for path in paths))
+    return worked_on(address, partial(_decode, alternatives, channel), recogniser, ((path, path) for path in paths))
+
+
+def versions() -> dict[str, str]:
+    """Return what must be alike on all machines for their results to be."""
+    return {**cluster.versions(), "numba": version("numba")}
 
 
 @contextmanager
 def worked_on(
     address: str,
-    work: Callable[[Any, Path, Any], Recognition],
-    recogniser: Decoder,
+    work: Callable[[Any, Path, Any], Result],
+    shared: Any,
     items: Iterable[tuple[Path, Any]],
-) -> Iterator[Iterator[Recognition | InputError]]:
+    versions: Callable[[], Mapping[str, str]] = versions,
+) -> Iterator[Iterator[Result | InputError]]:
     """Offer the result of each recording, in order, or the error of one that nothing can be made of.
 
     Parameters
@@ -100,11 +106,13 @@ def worked_on(
     address : str
         Of the scheduler: ``tcp://host:8786``.
     work : callable
-        Of the recogniser, a recording and what else its item has.
-    recogniser : Decoder
-        On the CPU; each worker gets a copy.
+        Of what is shared, a recording and what else its item has.
+    shared : object
+        What each worker gets a copy of: a recogniser on the CPU, settings.
     items : iterable of (Path, object)
         Relative paths are from the working folder, which has the same path on each worker.
+    versions : callable
+        As for `on_cluster`.
 
     Raises
     ------
@@ -112,7 +120,7 @@ def worked_on(
         As `on_cluster`; or a recording is not on a worker.
     """
     try:
-        with on_cluster(address, partial(_shared, Path.cwd(), work), items, versions, shared=recogniser) as results:
+        with on_cluster(address, partial(_there, Path.cwd(), work), items, versions, shared=shared) as results:
             yield results
     except WorkerEnded:
         raise InputError(
@@ -120,24 +128,18 @@ def worked_on(
         ) from None
 
 
-def _decode(alternatives: int, channel: int | None, recogniser: Decoder, path: Path, _: None) -> Recognition:
-    return recogniser.decode(path, alternatives=alternatives, channel=channel)
+def _decode(alternatives: int, channel: int | None, recogniser: Decoder, path: Path, given: Path) -> Recognition:
+    return replace(recogniser.decode(path, alternatives=alternatives, channel=channel), file=str(given))
 
 
-def _shared(
-    folder: Path, work: Callable[[Any, Path, Any], Recognition], recogniser: Decoder, item: tuple[Path, Any]
-) -> Recognition | InputError:
+def _there(
+    folder: Path, work: Callable[[Any, Path, Any], Result], shared: Any, item: tuple[Path, Any]
+) -> Result | InputError:
     """Work on another machine, which has the recordings under the same path; relative ones from `folder`."""
     given, more = item
     path = shared_recording(folder, given, "recordings")
     try:
         with shared_among(threads()):
-            result = work(recogniser, path, more)
+            return work(shared, path, more)
     except InputError as error:
         return InputError(error.what.replace(str(path), str(given)), error.fix)
-    return replace(result, file=str(given))
-
-
-def versions() -> dict[str, str]:
-    """Return what must be alike on all machines for their results to be."""
-    return {**cluster.versions(), "numba": version("numba")}

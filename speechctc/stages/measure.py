@@ -6,11 +6,14 @@ import csv
 import io
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import numpy as np
 
@@ -22,11 +25,14 @@ from speechctc.audio.recordings import (
     find_recordings,
     left_out,
 )
-from speechctc.core import written
-from speechctc.core.errors import InputError, counted_alike, optional, with_extra
+from speechctc.core import cluster, written
+from speechctc.core.errors import InputError, optional, with_extra
+from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.transcripts import TranscriptOptions, in_table
+from speechctc.inference.formats import Layout, RecordingName, Writer
+from speechctc.inference.output import OutputOptions, ResultWriter, check_out, left_to_do, write_results
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
@@ -44,6 +50,8 @@ COLUMNS = (
     *(f"f{n}_mid" for n in FORMANTS),
     *(f"f{n}_{step}" for n in (*FORMANTS, 0) for step in range(1, STEPS + 1)),
 )
+
+DRAWN = ("phone", "duration", "f1_mid", "f2_mid")  # beside the speaker
 
 Row = dict[str, Any]
 
@@ -71,6 +79,31 @@ class PraatSettings:
     intensity_pitch: float = field(default=100.0, init=False)  # Hz
 
 
+class Choice(NamedTuple):
+    """What is measured of recordings.
+
+    Attributes
+    ----------
+    textgrids : Path, optional
+        The TextGrid of a single recording, or a folder of TextGrids; None: they are beside the recordings. One that
+        several recordings of the same name may mean is refused.
+    tier, words : str
+        Names of the tiers of phones and words; the latter may be missing.
+    channel : int, optional
+        Of the recordings, from 1; None: the mean of all.
+    settings : PraatSettings
+    cluster : str, optional
+        The scheduler of a Dask cluster whose workers measure, ``tcp://host:8786``; None: this machine.
+    """
+
+    textgrids: Path | None
+    tier: str
+    words: str
+    channel: int | None
+    settings: PraatSettings
+    cluster: str | None = None
+
+
 class Labels(NamedTuple):
     """What a TextGrid has of a recording: its phones, words or none, and the tiers with a value for each phone."""
 
@@ -80,37 +113,52 @@ class Labels(NamedTuple):
     beside: dict[str, dict[tuple[float, float], str]]
 
 
+@dataclass
+class Summary:
+    """What was measured: how many phones of how many recordings, whose; rows of a picture only if they are kept."""
+
+    keeps_rows: bool = False
+    phones: int = 0
+    recordings: int = 0
+    speakers: dict[str, None] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+
+    def watched(
+        self, recordings: Sequence[Recording], results: Iterable[list[Row] | InputError]
+    ) -> Iterator[list[Row] | InputError]:
+        """Yield the results of recordings, and count them."""
+        for recording, result in zip(recordings, results, strict=True):
+            if not isinstance(result, InputError):
+                self.phones += len(result)
+                self.recordings += 1
+                self.speakers |= {recording.speaker: None} if recording.speaker else {}
+                if self.keeps_rows:
+                    self.rows += ({"speaker": recording.speaker, **{key: row[key] for key in DRAWN}} for row in result)
+            yield result
+
+
 def measure(
-    arguments: Sequence[Path],
-    textgrids: Path | None,
-    tier: str,
-    words: str,
-    channel: int | None,
-    settings: PraatSettings,
-    reporter: Reporter,
-) -> tuple[list[Row], int]:
-    """Return the rows of all labelled phones, and the exit status: 0, 1 if some recordings failed, 2 if all failed.
+    arguments: Sequence[Path], choice: Choice, options: OutputOptions, summary: Summary, reporter: Reporter
+) -> int:
+    """Write the rows of all labelled phones; return the exit status: 0, 1 if some recordings failed, 2 if all failed.
 
     Parameters
     ----------
     arguments : sequence of Path
         Recordings, folders of them, or patterns; or one table with the columns id, audio and phones or words, whose
         recordings have TextGrids named by their ids, as `align` writes them, and the speakers of its column.
-    textgrids : Path, optional
-        The TextGrid of a single recording, or a folder of TextGrids; None: they are beside the recordings. One that
-        several recordings of the same name may mean is refused.
-    tier, words : str
-        Names of the tiers of phones and words; the latter may be missing.
-    channel : int, optional
-        Of the recordings, from 1; None: the mean of all.
-    settings : PraatSettings
+    choice : Choice
+    options : OutputOptions
+        In the format ``"csv"``.
+    summary : Summary
+        Counts.
     reporter : Reporter
         Receives the failures.
 
     Raises
     ------
     InputError
-        parselmouth is not installed, or there are no recordings.
+        parselmouth is not installed, there are no recordings, or the table cannot be written.
     """
     what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
     optional("parselmouth", what, with_extra("measure"))
@@ -119,18 +167,55 @@ def measure(
     if not recordings:
         raise InputError("no recording to measure", "name one")
     reporter.note(*left_out(arguments))
-    if textgrids is not None and not textgrids.is_dir() and len(recordings) > 1:
-        raise InputError(f"{textgrids} is of one recording, and {len(recordings)} are named", "name a folder")
-    rows: list[Row] = []
-    failures, labelled = list[tuple[Path, str]](), _TextGrids(textgrids, recordings)
-    for recording in reporter.track("measuring", recordings, len(recordings)):
-        try:
-            labels = _labels(labelled.of(recording), tier, words)
-            rows += _measured(recording, labels, recording.channel or channel, settings)
-        except InputError as error:
-            failures.append((recording.path, str(error)))
-    reporter.warn(*counted_alike(failures, with_numbers=True))
-    return rows, 0 if not failures else 2 if len(failures) == len(recordings) else 1
+    place = choice.textgrids
+    if place is not None and not place.is_dir() and len(recordings) > 1:
+        raise InputError(f"{place} is of one recording, and {len(recordings)} are named", "name a folder")
+    options, labelled = check_out(recordings, options), _TextGrids(place, recordings)
+    left = left_to_do(recordings, options, reporter)
+    with _results(left, labelled, choice) as results:
+        writer = ResultWriter(left, summary.watched(left, results), options, _Table("csv", ".csv"))
+        return write_results(writer, "measuring", reporter)
+
+
+def _results(
+    recordings: Sequence[Recording], labelled: _TextGrids, choice: Choice
+) -> AbstractContextManager[Iterator[list[Row] | InputError]]:
+    """Offer the rows of recordings, in order, from this machine or from a cluster."""
+    jobs = (_job(recording, labelled, choice) for recording in recordings)
+    if choice.cluster is None or not recordings:
+        return nullcontext(attempt(lambda job: _measured(choice.settings, *job), job) for job in jobs)
+    from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
+
+    return worked_on(choice.cluster, _measured, choice.settings, jobs, versions)
+
+
+def versions() -> dict[str, str]:
+    """Return what must be alike on all machines for their measurements to be."""
+    packages = ("praat-parselmouth",) if find_spec("parselmouth") else ()
+    return {**cluster.versions(), **{name: version(name) for name in packages}}
+
+
+class _Table(Writer):
+    """A row for each phone; what is not known is empty, which R and pandas read as missing."""
+
+    def write(
+        self,
+        results: Iterable[tuple[RecordingName, Any]],
+        out: TextIO,
+        layout: Layout = Layout(),  # noqa: B008
+    ) -> None:
+        """Write the rows of recordings as soon as they are known."""
+        table = csv.writer(out)
+        table.writerow(COLUMNS)
+        for name, rows in results:
+            of = {"file": name.file, "speaker": name.speaker}
+            table.writerows([_text(column, (of | row).get(column)) for column in COLUMNS] for row in rows)
+
+    def content(self, name: RecordingName, result: Any, place: Path | None = None) -> bytes:
+        """Return the table of a recording."""
+        out = io.StringIO(newline="")
+        self.write([(name, result)], out)
+        return out.getvalue().encode()
 
 
 def _of_table(table: Path, reporter: Reporter) -> list[Recording]:
@@ -227,29 +312,34 @@ def _optional(tiers: Sequence[Tier], path: Path, name: str) -> Tier | None:
     return choose_tier(tiers, path, name) if there else None
 
 
-def _measured(recording: Recording, labels: Labels, channel: int | None, settings: PraatSettings) -> Iterator[Row]:
-    """Yield the rows of a recording."""
-    praat = Praat(recording.path, channel, settings)
+def _job(
+    recording: Recording, labelled: _TextGrids, choice: Choice
+) -> tuple[Path, tuple[Labels | InputError, int | None]]:
+    """Return a recording, its labels or the error that says why there are none, and the channel to read."""
+    labels = attempt(lambda it: _labels(labelled.of(it), choice.tier, choice.words), recording)
+    return recording.path, (labels, recording.channel or choice.channel)
+
+
+def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, int | None]) -> list[Row]:
+    """Return the rows of a recording, without its name and speaker."""
+    labels, channel = job
+    if isinstance(labels, InputError):
+        raise labels
+    praat = Praat(path, channel, settings)
     phones = [each._replace(label=nfc(each.label)) for each in labels.phones.entries]
     if phones[-1].end > praat.seconds + 0.1:
-        what = f"{recording.path}: its TextGrid goes on to {phones[-1].end:.2f} s, and it has {praat.seconds:.2f} s"
+        what = f"{path}: its TextGrid goes on to {phones[-1].end:.2f} s, and it has {praat.seconds:.2f} s"
         raise InputError(what, "check that they belong together")
-    places = _places(labels)
+    places, rows = _places(labels), list[Row]()
     for k, (start, end, label) in enumerate(phones):
         values = {name: _number(each.get((start, end), "")) for name, each in labels.beside.items()}
-        yield {
-            "file": str(recording.path),
-            "speaker": recording.speaker,
-            "phone": label,
+        around = {
             "previous": phones[k - 1].label if k else "",
             "next": phones[k + 1].label if k + 1 < len(phones) else "",
-            **places[k],
-            "start": start,
-            "end": end,
-            "duration": end - start,
-            **values,
-            **praat.values(start, end),
         }
+        times = {"start": start, "end": end, "duration": end - start}
+        rows.append({"phone": label, **around, **places[k], **times, **values, **praat.values(start, end)})
+    return rows
 
 
 def _around(phones: Tier, tier: Tier | None) -> list[int | None]:
@@ -341,16 +431,6 @@ class Praat:
     def _at(self, number: int, time: float) -> float:
         formant: parselmouth.Formant = self._formant
         return float(formant.get_value_at_time(number, time))
-
-
-def table_text(rows: Sequence[Row]) -> str:
-    """Return rows as CSV; what is not known is empty, which R and pandas read as missing."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow([_text(name, row.get(name)) for name in COLUMNS])
-    return out.getvalue()
 
 
 def _text(name: str, value: Any) -> str:

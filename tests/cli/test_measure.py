@@ -195,9 +195,33 @@ def test_what_is_wrong_with_many_is_counted_and_what_is_written_is_said(speechct
         "in/no 0.wav: no .TextGrid file of its name beside no 0.wav" in first and "(30 times, also for in/no 1" in first
     )
     assert "in/p.wav: its TextGrid goes on to" in second and "(2 times, also for in/q.wav)" in second
-    assert done.status == 1 and done.out.splitlines() == ["wrote m.csv: 4 phones of 1 recording"]
+    assert done.status == 1 and done.out.splitlines() == ["4 phones of 1 recording"]
     shown = speechctc("measure", "in/v.wav", "--plot", "m.svg")
     assert shown.out.startswith("file,speaker,") and "wrote m.svg: 4 phones" in shown.err
+
+
+def test_a_folder_gets_a_table_for_each_recording_and_an_interrupted_one_the_rest(
+    speechctc: Command, here: Path
+) -> None:
+    for place in ("in/anna/v.wav", "in/ben/v.wav"):
+        write_vowels(here / place, 120.0, 2)
+    assert speechctc("measure", "in", "--out", "all.csv").status == 0
+    assert speechctc("measure", "in", "--out", "each/").out.splitlines() == [
+        "4 phones of 2 recordings, speakers: anna, ben"
+    ]
+    tables = [here / f"each/{name}/v.csv" for name in ("anna", "ben")]
+    assert [row for each in tables for row in table(each)] == table(here / "all.csv")
+    tables[0].unlink()
+    tables[1].write_text("mine\n")
+    assert "made or changed by hand" in one_line_error(speechctc("measure", "in", "--out", "each"))
+    done = speechctc("measure", "in", "--out", "each", "--skip-existing")
+    assert (
+        done.status == 0
+        and "1 recordings left out" in done.err
+        and done.out == "2 phones of 1 recording, speakers: anna\n"
+    )
+    assert table(tables[0]) == table(here / "all.csv")[:2] and tables[1].read_text() == "mine\n"
+    assert "--plot" in one_line_error(speechctc("measure", "in", "--out", "each", "--skip-existing", "--plot", "m.svg"))
 
 
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])

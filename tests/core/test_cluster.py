@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import speechctc
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.load import load_config
 from speechctc.core import cluster
 from speechctc.core.cluster import on_cluster
@@ -210,6 +211,22 @@ def test_a_cluster_places_phones_and_words_as_this_machine_does(
         alone = features(Path(f"{name}-alone"))
         assert len([each for each in alone if each.endswith(".json")]) == 6
         assert features(Path(f"{name}-there")) == alone
+
+
+def test_a_cluster_measures_as_this_machine_does(three: tuple[str, list[Process]], here: Path) -> None:
+    pytest.importorskip("parselmouth")
+    write_config(Path("corpus"), 8, 2)
+    sounds = sorted(Path("corpus/audio").iterdir())
+    for sound in sounds[:-1]:
+        phones = [Interval(0.02, 0.1, "low"), Interval(0.1, 0.2, "high")]
+        sound.with_suffix(".TextGrid").write_text(textgrid_text(0.2, {"phones": phones}), encoding="utf-8")
+    sounds[3].write_bytes(b"RIFF")
+    for place in ("all.csv", "each/"):
+        assert run_command("measure", "corpus", "--out", place) == 1
+        assert run_command("measure", "corpus", "--out", f"there-{place}", "--cluster", three[0]) == 1
+    assert Path("there-all.csv").read_bytes() == Path("all.csv").read_bytes()
+    assert len(features(Path("each"))) == len(sounds) - 1  # one has no TextGrid, one no sound; a record is beside them
+    assert features(Path("there-each")) == features(Path("each"))
 
 
 def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
