@@ -17,8 +17,7 @@ from speechctc.stages.train import Stopped, train_net
 from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.runs import Run
-from speechctc.training.step_graphs import StepGraphs
-from speechctc.training.train_step import TrainStep, label_room
+from speechctc.training.train_step import StepGraphs, TrainStep, label_room
 from speechctc.training.trainer import Trainer
 from tests.command import script
 from tests.stand_in import GPU, Graph, gpu
