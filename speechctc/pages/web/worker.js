@@ -5,6 +5,8 @@ import { resampled } from "./resample.js";
 import { BLOCK, finiteMono } from "./samples.js";
 import { Dictionary, parsed } from "./transcript.js";
 
+const WARM_SECONDS = 1, WARM_PHONES = 10, WARM_ROUNDS = 6;
+
 let model = null, packed = null, dictionary = null;
 const stopped = new Set();
 let arrived = () => {}; // takes a recording's number, and bytes that were asked for or none if it is stopped
@@ -58,6 +60,16 @@ async function recognise(id, source, wanted) {
   if (!wanted) postMessage({ id, done: true, phones: [], seconds });
 }
 
+// Browsers compile what they have run a few times: made-up sound saves a person's first recording the wait.
+async function warmUp() {
+  const noise = Float32Array.from({ length: WARM_SECONDS * model.rate }, (_, k) => Math.sin(k * k));
+  const text = model.spoken.slice(0, WARM_PHONES).map((k) => model.phones[k - 1]).join(" "), words = parsed(text, model.phones, null);
+  for (let round = 0; round < WARM_ROUNDS && !busy; round += 1) {
+    Array.from(model.placed([noise], () => WARM_SECONDS, words));
+    await others();
+  }
+}
+
 let hear = () => {}; // takes samples of the microphone; null at their end
 
 // Tells the phones while someone speaks.
@@ -104,6 +116,7 @@ globalThis.onmessage = ({ data }) => {
       packed = data.words;
       model = new Model(data.about, decoded(data.weights), data.lm ? decoded(data.lm) : null);
       postMessage({ ready: true });
+      setTimeout(() => warmUp().catch(() => {})); // a model that fails tells it with a recording
     } else if (data.stop) {
       stopped.add(data.id);
       arrived(data.id);
