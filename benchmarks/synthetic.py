@@ -28,7 +28,7 @@ def write_split(folder: Path, config: Config, hours: float, lengths: tuple[int, 
     labels = rng.integers(0, len(PHONES), size=200_000 // FRAMES_PER_PHONE)
     stretch = torch.from_numpy(np.repeat(means[labels], FRAMES_PER_PHONE, axis=0))
     stretch += 0.5 * torch.randn(stretch.shape, generator=torch.Generator().manual_seed(seed))
-    zero = Moments.none(config.features)
+    zero = Moments.zero(config.features)
     whole = Moments.of(stretch[:2000], config.features)
     recipe = Recipe(config.features.model_dump(mode="json"), "found", PHONES, f"synthetic {seed}")
     shards, left, number = max(1, round(total * dims * 2 / (config.data.shard_mib * 2**20))), total, 0

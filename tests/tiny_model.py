@@ -67,7 +67,7 @@ def teach(folder: Path, steps: int = 80) -> Path:
     inventory = inventory_of(PHONES)
     songs = [[PHONES[k] for k in rng.integers(len(PHONES), size=rng.integers(3, 9))] for _ in range(32)]
     statics = [static_features(torch.from_numpy(sing(song, rng)[0]), config.features) for song in songs]
-    moments = sum((Moments.of(static, config.features) for static in statics), start=Moments.none(config.features))
+    moments = sum((Moments.of(static, config.features) for static in statics), start=Moments.zero(config.features))
     mean, std = moments.normalisation()
     net = build_net(config, inventory)
     torch.nn.init.zeros_(net.dense[0].get_parameter("conv.bias"))  # songs have no masks, and 80 steps are few

@@ -318,5 +318,5 @@ def _after_tags(file: BinaryIO, at: int) -> int:
 
 
 def _alike(one: bytes, other: bytes) -> bool:
-    """Tell whether two frames of MP3 have the same version, layer and rate."""
+    """Return whether two frames of MP3 have the same version, layer and rate."""
     return one[1] & 0xFE == other[1] & 0xFE and one[2] & 0x0C == other[2] & 0x0C

@@ -22,7 +22,7 @@ from speechctc.core.errors import InputError
 
 ENDINGS = tuple(".m4a .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .amr .aac".split())
 _DEMUXERS = "mov,mp4,matroska,webm,asf,amr,amrnb,amrwb,aac"  # no playlists, which name other files to read
-_SIGNS = ((0, b"\x1aE\xdf\xa3"), (0, b"0&\xb2u\x8ef\xcf\x11"), (0, b"#!AMR"), (4, b"ftyp"))
+_MAGIC_BYTES = ((0, b"\x1aE\xdf\xa3"), (0, b"0&\xb2u\x8ef\xcf\x11"), (0, b"#!AMR"), (4, b"ftyp"))
 _JUMPS = (".m4a", ".mp4", ".m4v", ".mov")  # ffmpeg finds a time in these to the sample; in others it may be 60 ms off
 _SKIP = 1 << 18  # samples decoded at a time where they are only counted
 INSTALL = (
@@ -35,7 +35,7 @@ def is_for_ffmpeg(path: Path) -> bool:
     """Return whether a file is in a format for ffmpeg, by its name or its first bytes."""
     with path.open("rb") as file:
         head = file.read(16)
-    return path.suffix.lower() in ENDINGS or any(head[place:].startswith(sign) for place, sign in _SIGNS)
+    return path.suffix.lower() in ENDINGS or any(head[place:].startswith(sign) for place, sign in _MAGIC_BYTES)
 
 
 def installed() -> str | None:

@@ -46,7 +46,7 @@ Sound: TypeAlias = soundfile.SoundFile | Decoded  # an open recording
 EXCERPTS = 8  # spread over the recording, so that they contain both of two speakers who take turns
 EXCERPT = 2.0  # length of an excerpt, s
 BEGINNING = 60.0  # seconds compared of a recording that ffmpeg decodes
-MAX_NUMBERS = 1 << 23  # numbers in memory: a damaged header can give any rate and number of channels
+MAX_SAMPLES = 1 << 23  # numbers in memory: a damaged header can give any rate and number of channels
 ALIKE = 0.5  # least correlation of the channels of two microphones in one room
 # Largest sample in size. Floats may hold integers of 32 bits unscaled; the features of 1e15 would be infinite.
 MAX_AMPLITUDE = 2.0**32
@@ -385,7 +385,7 @@ def _excerpts(file: Sound) -> NDArray[np.float32]:
     """Read the excerpts; shape (samples, channels)."""
     size = min(round(EXCERPT * file.samplerate), BLOCK)  # a damaged header can give any rate
     if isinstance(file, Decoded):  # to find its end, all of it would have to be decoded
-        return _read(file, min(round(BEGINNING * file.samplerate), MAX_NUMBERS // file.channels))
+        return _read(file, min(round(BEGINNING * file.samplerate), MAX_SAMPLES // file.channels))
     starts = np.linspace(0, file.frames - size, EXCERPTS).astype(int) if file.frames > size else [0]
     return np.concatenate([_read(file, size, start) for start in sorted(set(map(int, starts)))])
 
@@ -413,7 +413,7 @@ STORED = {  # first bytes of other files, and their endings
     b"#!AMR": ".amr",
 }
 LIVE = 0.1  # seconds of a block of standard input
-HEAD = 12  # first bytes that are read to tell the format
+HEADER_BYTES = 12  # bytes that are read to tell the format
 PIPED = 1 << 16  # bytes copied at a time
 UNKNOWN = 2**31 - 2**20  # bytes, about, that the header of a WAV file names at least where its length is not known
 
@@ -495,7 +495,7 @@ def _size(rate: int) -> int:
 
 def _read_head(stdin: int) -> bytes:
     head = b""
-    while len(head) < HEAD and (more := os.read(stdin, HEAD - len(head))):
+    while len(head) < HEADER_BYTES and (more := os.read(stdin, HEADER_BYTES - len(head))):
         head += more
     return head
 

@@ -137,7 +137,7 @@ def main() -> None:
 
 
 def _explained(error: Exception) -> InputError | None:
-    """Return an error of the user's, of a missing torch, of memory or of the disk in one line; None of any other."""
+    """Return the one line for an error that the user can mend: bad input, no torch, memory or disk; None for others."""
     if isinstance(error, InputError):
         return error
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in TRAINING:

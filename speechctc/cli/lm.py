@@ -133,9 +133,9 @@ def sample(
     longest: Annotated[int, Option(metavar="N", min=1, help="Most phones in a line.")] = 200,
 ) -> None:
     """Draw random phone strings from a language model, one per line."""
-    from speechctc.stages.lm_texts import draw
+    from speechctc.stages.lm_texts import sample_texts
 
-    for line in draw(lm, count, seed, temperature, prefix, longest):
+    for line in sample_texts(lm, count, seed, temperature, prefix, longest):
         show(line)
 
 

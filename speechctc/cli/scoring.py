@@ -259,11 +259,11 @@ def measure_command(given: Measure) -> None:
     """
     from speechctc.audio.recordings import check_some
     from speechctc.inference.output import OutputOptions, choose_output, refuse_input
-    from speechctc.pages.figures import picture_form
+    from speechctc.pages.figures import image_format
     from speechctc.stages.measure import Choice, PraatSettings, Summary, measure, write_picture
 
     check_some(given.audio)
-    form = picture_form(given.picture) if given.picture else ""
+    form = image_format(given.picture) if given.picture else ""
     if given.out and not given.out.endswith("/") and Path(given.out).suffix.lower() not in (".csv", ".txt", ""):
         raise InputError(f"{given.out}: the table is text in CSV, which this name does not say", "name a file .csv")
     _, file, folder = choose_output(None, given.out)
@@ -314,7 +314,7 @@ def mark_checked_command(
         read_eaf(file) if file.suffix.lower() == ENDING else read_tiers(file)
     unknown = set(written.unrecorded(files))
     own = set(written.changed(files)) - unknown
-    written.check(file for file in files if file not in own)
+    written.mark_checked(file for file in files if file not in own)
     show(f"files that count as checked: {len(files) - len(own)}, and {len(own)} that a person made or changed before")
     if unknown:
         show(f"of {len(unknown)} of them no hidden {written.RECORD} says whether speechctc wrote them")

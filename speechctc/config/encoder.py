@@ -114,7 +114,7 @@ def _stamp(path: Path) -> tuple[str, int, int]:
 
 @functools.lru_cache(maxsize=8)
 def _facts(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> EncoderFacts:
-    """Read the facts of a folder whose files have these sizes and times."""
+    """Return what an encoder's files say of it; their sizes and times, `stamps`, are the key of the cache."""
     about, sound = _values(folder / "config.json"), _values(folder / "preprocessor_config.json")
     weights = weight_files(folder)
     if (family := str(about.get("model_type"))) not in FAMILIES:

@@ -183,8 +183,8 @@ def _setting(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
     name, dot, last = key.strip().rpartition(".")
-    value = parse_yaml(raw, f"{_shown(text)}: the value is not YAML", "quote it")
-    refuse_removed({name: {last: value}}, f"on the command line: {_shown(text)}")
+    value = parse_yaml(raw, f"{_abbreviated(text)}: the value is not YAML", "quote it")
+    refuse_removed({name: {last: value}}, f"on the command line: {_abbreviated(text)}")
     if name in _SECTIONS and last in (names := _SECTIONS[name].OLD_NAMES):
         _tell_renamed(name, last, names[last])
         last = names[last]
@@ -250,7 +250,7 @@ def explain(
     if setting and setting.partition("=")[0].strip() == key:
         return f"{where} is invalid: {message}{more}", "change it"
     fix = "name another model (--model), or install what made this one" if where.endswith(".json") else "change it"
-    return f"{where}: {key}={_shown(first['input'])} is invalid: {message}{more}", fix
+    return f"{where}: {key}={_abbreviated(first['input'])} is invalid: {message}{more}", fix
 
 
 def _concerns(setting: str, key: str) -> bool:
@@ -258,7 +258,7 @@ def _concerns(setting: str, key: str) -> bool:
     return f"{key}.".startswith(f"{setting}.") or f"{setting}.".startswith(f"{key}.")
 
 
-def _shown(value: object) -> str:
+def _abbreviated(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

@@ -139,9 +139,9 @@ def first_few(names: Sequence[str], most: int = 8) -> str:
 
 
 def counted_alike(said: Sequence[tuple[Path, str]], with_numbers: bool = False) -> list[str]:
-    """Return what is said of files as lines; what differs only in their names stands once, with its count.
+    """Return messages about files as lines; those that differ only in the file's name are one line with a count.
 
-    `with_numbers`: also what differs in numbers, of which those of the first are said.
+    `with_numbers`: also those that differ in numbers; the line has the numbers of the first.
     """
     groups: dict[str, list[tuple[Path, str]]] = {}
     for path, text in said:

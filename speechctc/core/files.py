@@ -248,11 +248,11 @@ def content(path: Path) -> str:
         It cannot be read.
     """
     status = path.stat()
-    return _content(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+    return _cached_sha256(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
 
 
 @cache
-def _content(path: Path, stamp: tuple[int, ...]) -> str:
+def _cached_sha256(path: Path, stamp: tuple[int, ...]) -> str:
     return sha256(readable(path))
 
 
@@ -274,18 +274,18 @@ def readable(path: Path) -> Path:
         There is nothing; or a pipe or a device, or a link to one, that is not named as such: as in ``/dev``.
     """
     mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or _is_handle(path)):
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or _is_open_file(path)):
         raise OSError(errno.EINVAL, "a pipe or a device, not a file", str(path))
     return path
 
 
-def _is_handle(path: Path) -> bool:
+def _is_open_file(path: Path) -> bool:
     return path.parent in (Path("/dev"), Path("/dev/fd")) or path.parts[:2] == ("/", "proc")
 
 
 def is_special(path: Path) -> bool:
     """Return whether a path is a device, a pipe, or the name of an open file; a link to one elsewhere is not."""
-    if _is_handle(path):
+    if _is_open_file(path):
         return True
     return not path.is_symlink() and path.exists() and not path.is_file() and not path.is_dir()
 

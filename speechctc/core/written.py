@@ -35,7 +35,7 @@ RECORD = ".speechctc-written"
 CHECKED = "checked:"  # before the digest of what a person found right; with it, the line is of no content
 NAMED = 3  # files that an error names; the others are counted
 
-_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_SAFE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _MAKE = "remove it, or name another place"
 
 
@@ -56,7 +56,7 @@ def changed(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def check(paths: Iterable[Path]) -> None:
+def mark_checked(paths: Iterable[Path]) -> None:
     """Record that a person found files right: from now on they are the person's."""
     for path in paths:
         _append(path, CHECKED + files.sha256(path), 2)
@@ -291,7 +291,7 @@ def open_plain(path: Path, flags: int) -> int:
         From the disk.
     """
     refuse_odd(path)
-    handle = os.open(path, flags | _SAFELY, 0o666)
+    handle = os.open(path, flags | _SAFE_FLAGS, 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise InputError(f"{path}: not a plain file", _MAKE)

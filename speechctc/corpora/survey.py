@@ -72,7 +72,7 @@ class AudioFacts:
 
 @dataclass
 class Survey:
-    """The recordings and labels of a folder: what it holds, what was given, and what is to be said.
+    """The recordings and labels of a folder: what it holds, what the user gave, and what to report.
 
     Attributes
     ----------
@@ -226,7 +226,7 @@ def _held_out(result: Survey, config: CorpusConfig) -> Iterator[str]:
 
 
 def _to_test(config: CorpusConfig | None) -> CorpusConfig | None:
-    """Return the config if it leads to a test split, and not to one to train on."""
+    """Return the config if its corpus has a test split; None if it has none, or cannot be read."""
     corpus = attempt(partial(read_corpus, needed="test"), config) if config else None
     return config if isinstance(corpus, Corpus) and corpus.splits["test"] else None
 

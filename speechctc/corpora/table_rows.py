@@ -148,7 +148,7 @@ def of_object(values: Mapping[str, Any], path: Path) -> list[Mapping[str, Any]]:
 
 
 def _supervision(each: Mapping[str, Any], recording: Mapping[str, Any], offset: float) -> Values:
-    """Return the row of a stretch of a recording, in lhotse's fields; its channels count from 0."""
+    """Return the row of a segment in lhotse's fields; its channels count from 0."""
     sources = recording.get("sources") or [{}]
     start = offset + float(each.get("start") or 0)
     channels = [channel for source in sources for channel in source.get("channels", [])]
@@ -196,7 +196,7 @@ _TEXTS = ("audio", *OPTIONAL)
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 SPREADSHEETS = (".xls", ".ods", ".numbers")
-_SIGNS = "\t,;"  # what separates columns
+_DELIMITERS = "\t,;"  # what separates columns
 _SPACE = " \t\n\u00a0\ufeff"
 _DECIMAL = re.compile(r"-?\d*,\d+")
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
@@ -323,7 +323,7 @@ def _delimited_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Ro
     header = next(lines, "")
     while header and (not header.strip(_EMPTY) or header.lower().startswith("sep=")):
         header, first = next(lines, ""), first + 1
-    delimiter = max(_SIGNS, key=header.count)
+    delimiter = max(_DELIMITERS, key=header.count)
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(chain((header,), lines), delimiter=delimiter, quoting=quoting)
     try:

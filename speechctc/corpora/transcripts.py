@@ -178,7 +178,7 @@ def _rate(recording: Path) -> int:
         return PHN_RATE
 
 
-def read_beside(
+def read_sidecars(
     recordings: Sequence[Recording], choice: TranscriptOptions, siblings: Siblings | None = None
 ) -> list[TranscriptOrError]:
     """Read the transcript in the folder of each recording; if a tier is named, only from files with tiers."""
@@ -519,7 +519,7 @@ def _known(
         return str(file) in left
 
     siblings = Siblings(is_result)
-    read = read_in(given, recordings, choice, siblings) if given else read_beside(recordings, choice, siblings)
+    read = read_in(given, recordings, choice, siblings) if given else read_sidecars(recordings, choice, siblings)
     if left:
         what = "text files left out, which nobody has changed since speechctc wrote phones into them"
         reporter.warn(f"{what}: {len(left)} ({first_few(list(left), 2)})")

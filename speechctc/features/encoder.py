@@ -25,7 +25,7 @@ from speechctc.core.errors import InputError, optional, with_extra
 
 # Of float16, in which features are stored. A few values of large encoders would be infinite there.
 MAX_FLOAT16 = 65504.0
-TINY = 1e-7  # added to the variance of samples, as in the encoders' training
+EPSILON = 1e-7  # added to the variance of samples, as in the encoders' training
 
 _loading = threading.Lock()
 _loaded: dict[tuple[str, tuple[int, ...], torch.device], PretrainedEncoder] = {}
@@ -63,7 +63,7 @@ class PretrainedEncoder:
         """
         signal = torch.tensor(samples, dtype=torch.float32, device=self._device)
         if self._facts.normalise:
-            signal = (signal - signal.mean()) / (signal.var(unbiased=False) + TINY).sqrt()
+            signal = (signal - signal.mean()) / (signal.var(unbiased=False) + EPSILON).sqrt()
         self._kept.outputs = outputs = dict[int, torch.Tensor]()
         self._model(signal[None])
         together = torch.cat([outputs[number][0] for number in self._layers], dim=1).clamp(-MAX_FLOAT16, MAX_FLOAT16)

@@ -149,7 +149,7 @@ class Moments:
         self.count, self.total, self.square = count, total, square
 
     @classmethod
-    def none(cls, config: FeatureConfig) -> Moments:
+    def zero(cls, config: FeatureConfig) -> Moments:
         """Return empty sums."""
         zero = torch.zeros(config.channels, config.static_dims, dtype=torch.float64)
         return cls(0.0, zero, zero.clone())
@@ -158,7 +158,7 @@ class Moments:
     def of(cls, static: Tensor, config: FeatureConfig) -> Moments:
         """Return the sums over one utterance, of static features (n_frames, static_dims)."""
         if static.shape[0] == 0:
-            return cls.none(config)
+            return cls.zero(config)
         orders = derivatives(sliding_cmn_one(static, config)[None], torch.tensor([len(static)]), config)
         values = torch.cat(orders).to(torch.float64)  # (channels, n_frames, static_dims)
         return cls(float(static.shape[0]), values.sum(1), values.square().sum(1))

@@ -65,7 +65,7 @@ class AlignOptions:
     ----------
     find_misfits, silences
         As for `speechctc.inference.placement.place`; silences by name.
-    heard : Heard, optional
+    heard : PhoneMapping, optional
         Labels that are not the model's, and the phones that they are heard as.
     judge : callable, optional
         Scores the phones: `Goodness.scores`, or `collect` to learn from them.
@@ -75,7 +75,7 @@ class AlignOptions:
 
     find_misfits: bool = False
     silences: Sequence[str] = ()
-    heard: Heard | None = None
+    heard: PhoneMapping | None = None
     judge: Judge | None = None
     watch: Callable[[str], None] = lambda text: None
 
@@ -98,7 +98,7 @@ class Aligner:
     ----------
     inventory : Inventory
         The phones of the transcripts and of the segments.
-    heard : Heard
+    heard : PhoneMapping
         The model's phone of each of these.
     """
 
@@ -111,7 +111,7 @@ class Aligner:
         refiner: Refiner | None = None,
     ) -> None:
         self.clock, self.calibration, self.options, self.refiner = clock, calibration, options, refiner
-        self.heard = options.heard or Heard(phones, {})
+        self.heard = options.heard or PhoneMapping(phones, {})
         self.inventory = self.heard.inventory
 
     def place(
@@ -271,7 +271,7 @@ class Aligner:
         return [each._replace(phone=label.phone) for each, label in zip(refined, segments, strict=True)]
 
 
-def fits_no_better(placed: Placement, posteriors: Posteriors, mapping: Heard) -> bool:
+def fits_no_better(placed: Placement, posteriors: Posteriors, mapping: PhoneMapping) -> bool:
     """Return whether a transcript is hardly more like what is recognised than its phones in random order are.
 
     What is counted are the edits from the phones recognised to those of the transcript, without silences; where they
@@ -466,8 +466,8 @@ def _begins(label: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """Phones of a model, and labels that are heard as them.
+class PhoneMapping:
+    """The phones of a model, and which of them other labels are mapped to.
 
     Attributes
     ----------
@@ -578,10 +578,10 @@ class Hearing:
         whole = parts[0]._replace(phone=label, confidence=confidence, alternatives=(), goodness=goodness)
         return whole._replace(end=parts[-1].end, end_interval=parts[-1].end_interval)
 
-    def of(self, labels: Iterable[str]) -> Heard:
+    def of(self, labels: Iterable[str]) -> PhoneMapping:
         """Return how these labels are heard; those that are phones of the model need nothing."""
         known = {label: self._known.get(label) for label in self.parts(labels)}
-        return Heard(self.phones, {label: phone for label, phone in known.items() if phone and phone != label})
+        return PhoneMapping(self.phones, {label: phone for label, phone in known.items() if phone and phone != label})
 
     def note(self) -> str:
         """Return which labels were heard as which phones, or ``""``."""

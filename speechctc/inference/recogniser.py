@@ -14,7 +14,7 @@ from speechctc.core.bundled import MODELS
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights
-from speechctc.inference.alignment import Aligner, AlignOptions, Heard
+from speechctc.inference.alignment import Aligner, AlignOptions, PhoneMapping
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.goodness import Goodness
@@ -194,7 +194,7 @@ class Recogniser(Decoder):
                 return aligner.place_phrases(name, blocks.seconds, phrases, posteriors)
             return aligner.place(name, blocks.seconds, items, posteriors)
 
-    def _judged(self, recording: Any, rate: int | None, channel: int | None, heard: Heard) -> Posteriors:
+    def _judged(self, recording: Any, rate: int | None, channel: int | None, heard: PhoneMapping) -> Posteriors:
         """Return the posteriors of the net that scores phones."""
         posteriors = Posteriors(len(heard.inventory.phones) + 1)
         with opened(recording, rate, channel, self.config.features.sample_rate) as (_, blocks):

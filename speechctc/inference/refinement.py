@@ -109,16 +109,16 @@ def refined(
         for k in range(part.own, part.until):
             at = k - part.first
             if at > 0 or part.edges[0]:
-                interval = _later(placed.start_intervals, at, begin, until)
+                interval = _shifted(placed.start_intervals, at, begin, until)
                 result[k] = result[k]._replace(start=begin + float(placed.starts[at]), start_interval=interval)
             if k + 1 < part.end or part.edges[1]:
-                interval = _later(placed.end_intervals, at, begin, until)
+                interval = _shifted(placed.end_intervals, at, begin, until)
                 result[k] = result[k]._replace(end=begin + float(placed.ends[at]), end_interval=interval)
     return list(_in_order(result))
 
 
-def _later(intervals: NDArray[np.float64] | None, k: int, begin: float, until: float) -> Span | None:
-    """Return one of the intervals, with times from the start of the recording, inside of what there is of it."""
+def _shifted(intervals: NDArray[np.float64] | None, k: int, begin: float, until: float) -> Span | None:
+    """Return interval `k` shifted by `begin`, and clipped to the recording, which ends at `until`; seconds."""
     if intervals is None:
         return None
     low, high = (min(max(begin + float(time), 0.0), until) for time in intervals[k])

@@ -15,7 +15,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import PHONES_FILE
 from speechctc.corpora.table_rows import ENDING, read_cells
 from speechctc.inference.decoder import ONLY, Decoder
-from speechctc.lm.model import PartModel, PhoneLM
+from speechctc.lm.model import PhoneLM, RestrictedModel
 from speechctc.model import checkpoint
 from speechctc.phones.articulation import Match, PhoneFeatures, is_arpabet, match_phones, sounds_of
 from speechctc.phones.espeak import phones_of_language, voices
@@ -227,10 +227,10 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
         whole,
         inventory=Inventory(whole.inventory.name, tuple(own[k - 1] for k in kept[1:])),
         weights={**whole.weights, **{name: whole.weights[name][kept] for name in (OUTPUT, BIAS)}},
-        lm=_part(whole.lm, kept) if whole.lm else None,
+        lm=_restricted_ngram(whole.lm, kept) if whole.lm else None,
         facts={**whole.facts, **shares, ONLY: f"only the {len(kept) - 1} phones of {source}"},
     )
-    lstm = PartModel(recogniser.lstm, part.inventory, kept) if recogniser.lstm else None
+    lstm = RestrictedModel(recogniser.lstm, part.inventory, kept) if recogniser.lstm else None
     return recogniser.restricted(part, lstm)
 
 
@@ -249,7 +249,7 @@ def _say(source: str, phones: Sequence[str], matches: Mapping[str, Match], repor
         reporter.warn(f"{source}: read as one phone each; did you mean something else? {first_few(doubts, 20)}")
 
 
-def _part(lm: PhoneLM, kept: Sequence[int]) -> PhoneLM:
-    """Return an n-gram of which only some phones are said, as `PartModel`."""
+def _restricted_ngram(lm: PhoneLM, kept: Sequence[int]) -> PhoneLM:
+    """Return an n-gram restricted to some phones, as `RestrictedModel`."""
     numbers = list(kept)
     return PhoneLM(np.ascontiguousarray(lm.log_probs[:, numbers]), np.ascontiguousarray(lm.next_state[:, numbers]))

@@ -35,7 +35,7 @@ from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 CALIBRATION_FILE = "calibration.json"
 FORMAT = 1
 BINS = 15  # as in Guo et al.
-TINY = 1e-6  # smallest distance of a posterior from 0 and 1
+EPSILON = 1e-6  # smallest distance of a posterior from 0 and 1
 FOLDS = 5
 _MAX_PARAMETER = 1e6  # largest slope or intercept that a file may have
 _MAX_PHONES = 1 << 53  # most phones that a file may name
@@ -180,7 +180,7 @@ def expected_calibration_error(probabilities: Floats, correct: Floats) -> float:
 
 def log_odds(probabilities: Floats) -> Floats:
     """Return ``log(p / (1 - p))``, finite for 0 and 1 too."""
-    inside = np.clip(probabilities, TINY, 1 - TINY)
+    inside = np.clip(probabilities, EPSILON, 1 - EPSILON)
     return np.asarray(np.log(inside) - np.log1p(-inside))
 
 

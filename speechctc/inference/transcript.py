@@ -212,7 +212,7 @@ def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> 
 
 Values = NDArray[np.float64]
 
-EXTRA = 2.0  # to begin a stretch that is not in the transcript, and to end it, nats
+EXTRA_COST = 2.0  # to begin a stretch that is not in the transcript, and to end it, nats
 NEVER = 1000.0  # for what should happen only where there is no other path, nats
 AROUND = 5.0  # how far around a unit others say what is usual there, seconds
 SPREADS = 2.0  # how many distances of the median from the upper quartile above that a deficit is unusual
@@ -502,7 +502,7 @@ class Fits(NamedTuple):
 def costs_of_all_placed(units: int) -> Costs:
     """Return costs for the pass to learn from: what is said beyond the transcript is found, and no unit is left out."""
     never = np.full(units, NEVER)
-    return Costs(EXTRA, never, never, never)
+    return Costs(EXTRA_COST, never, never, never)
 
 
 def learned_costs(fits: Fits, units: Sequence[Unit], step: float) -> Costs:
@@ -528,7 +528,7 @@ def learned_costs(fits: Fits, units: Sequence[Unit], step: float) -> Costs:
     times = UNIT[0] * phones ** UNIT[1]
     if len(fits.unit) < MIN_UNITS:
         return Costs(
-            EXTRA,
+            EXTRA_COST,
             np.full(len(units), GAP * MIN_UNUSUAL_DEFICIT),
             MIN_UNUSUAL_DEFICIT * times,
             0.5 * MIN_UNUSUAL_DEFICIT * phones,
@@ -537,7 +537,7 @@ def learned_costs(fits: Fits, units: Sequence[Unit], step: float) -> Costs:
     unusual = np.minimum(_fence(middle, upper), _fence(*np.percentile(fits.deficit, (50, 75))))
     unusual = np.maximum(unusual, MIN_UNUSUAL_DEFICIT) * np.where(fits.beside, BESIDE, 1.0)
     unusual, upper = (np.interp(np.arange(len(units)), fits.unit, values) for values in (unusual, upper))
-    return Costs(EXTRA, GAP * unusual, unusual * times, upper * phones)
+    return Costs(EXTRA_COST, GAP * unusual, unusual * times, upper * phones)
 
 
 def _fence(middle: Values, upper: Values) -> Values:

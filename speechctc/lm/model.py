@@ -275,8 +275,8 @@ class NgramModel:
 
 
 @dataclass(frozen=True)
-class PartModel:
-    """A language model of which only some phones are said; its probabilities are those of `whole`.
+class RestrictedModel:
+    """A language model restricted to some phones; their probabilities are those of `whole`, not normalised again.
 
     Given that only these phones are said, all sequences have a probability higher by the same factor.
 

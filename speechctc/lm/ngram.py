@@ -240,7 +240,7 @@ def estimate(sequences: Iterable[Labels], classes: int, order: int, cutoff: int 
     probs: list[Reals] = [np.ones(1)]
     shares: list[Reals] = []
     for length in range(1, len(levels)):
-        kept = levels[length].times >= (cutoff if length == order > 1 else 0)
+        kept = levels[length].counts >= (cutoff if length == order > 1 else 0)
         prob, share = _smooth(levels, length, probs[-1] if length > 1 else np.full(1, 1 / classes), kept)
         probs.append(prob[kept])
         shares.append(share)
@@ -253,7 +253,7 @@ def estimate(sequences: Iterable[Labels], classes: int, order: int, cutoff: int 
     log_prob[1 + START] = FLOOR  # nothing predicts it
     token = np.concatenate([level.token for level in levels])
     ngram = Ngram(classes, starts, np.concatenate(parents), token, log_prob, np.log(np.concatenate(shares)))
-    return prune(ngram, np.concatenate([level.times for level in levels]), threshold) if threshold else ngram
+    return prune(ngram, np.concatenate([level.counts for level in levels]), threshold) if threshold else ngram
 
 
 class _Level(NamedTuple):
@@ -262,7 +262,7 @@ class _Level(NamedTuple):
     context: Integers  # the string without its last token
     token: Integers
     suffix: Integers  # the string without its first token
-    times: Integers  # number of occurrences
+    counts: Integers  # number of occurrences
 
 
 def _tokens(sequences: Iterable[Labels], classes: int) -> Integers:
@@ -283,8 +283,8 @@ def _count(tokens: Integers, classes: int, order: int) -> list[_Level]:
     """
     none = np.zeros(1, dtype=np.int64)
     every, nowhere = np.arange(classes + 1), np.zeros(classes + 1, np.int64)
-    times = np.bincount(tokens, minlength=classes + 1)
-    levels = [_Level(none, none, none, np.array([len(tokens)])), _Level(nowhere, every, nowhere, times)]
+    counts = np.bincount(tokens, minlength=classes + 1)
+    levels = [_Level(none, none, none, np.array([len(tokens)])), _Level(nowhere, every, nowhere, counts)]
     here = tokens  # the string of the level's length that ends at each token; -1: none
     for _ in range(2, order + 1):
         before = np.concatenate([[-1], here[:-1]])[: len(here)]
@@ -306,7 +306,7 @@ def _smooth(levels: list[_Level], length: int, lower: Reals, kept: NDArray[np.bo
     of strings that are not `kept` is shared by the shorter ones.
     """
     level, contexts = levels[length], len(levels[length - 1].token)
-    count = level.times
+    count = level.counts
     if length + 1 < len(levels):
         left = np.bincount(levels[length + 1].suffix, minlength=len(count))
         count = np.where(left > 0, left, count)
@@ -334,7 +334,7 @@ def _discounts(count: Integers) -> Reals:
     return np.array([0.0, single, single, single])
 
 
-def prune(ngram: Ngram, times: Integers, threshold: float) -> Ngram:
+def prune(ngram: Ngram, counts: Integers, threshold: float) -> Ngram:
     """Leave out strings without which the n-gram predicts nearly the same.
 
     The longest strings are looked at first. A string goes if no longer one that stays begins with it, and if the
@@ -348,7 +348,7 @@ def prune(ngram: Ngram, times: Integers, threshold: float) -> Ngram:
     ----------
     ngram : Ngram
         Without back-off weights after strings that no string begins with.
-    times : ndarray, shape = (nodes,)
+    counts : ndarray, shape = (nodes,)
         How often each string occurs in the text; node 0: the number of tokens.
     threshold : float
         In nats per token.
@@ -363,10 +363,10 @@ def prune(ngram: Ngram, times: Integers, threshold: float) -> Ngram:
     for length in range(ngram.order, 1, -1):
         nodes = ngram.nodes(length)
         context, prob, lower = ngram.parent[nodes], *_probabilities(ngram, nodes)
-        backing_lower = _backing(context, lower, len(kept))
+        backing_lower = _backoff_mass(context, lower, len(kept))
         before = np.exp(ngram.backoff) * backing_lower
         cost = _cost(prob, lower, before[context], backing_lower[context])
-        small = times[context] / times[0] * cost < threshold
+        small = counts[context] / counts[0] * cost < threshold
         small &= ~_begins(ngram, kept, length)[nodes]
         kept[nodes[small]] = False
         after = before + np.bincount(context[small], prob[small], minlength=len(kept))
@@ -380,7 +380,7 @@ def _probabilities(ngram: Ngram, nodes: Integers) -> tuple[Reals, Reals]:
     return np.exp(ngram.log_prob[nodes]), np.exp(ngram.log_prob_after(shorter, ngram.token[nodes]))
 
 
-def _backing(context: Integers, prob: Reals, nodes: int) -> Reals:
+def _backoff_mass(context: Integers, prob: Reals, nodes: int) -> Reals:
     """Return by node the probability of the tokens that have no string after it."""
     return np.asarray(np.maximum(1 - np.bincount(context, prob, minlength=nodes), MIN_BACKOFF_MASS))
 
@@ -418,6 +418,6 @@ def _normalised(ngram: Ngram, backing: Reals) -> Ngram:
     for length in range(2, ngram.order + 1):
         nodes = ngram.nodes(length)
         context = np.unique(ngram.parent[nodes])
-        lower = _backing(ngram.parent[nodes], _probabilities(ngram, nodes)[1], len(backing))
+        lower = _backoff_mass(ngram.parent[nodes], _probabilities(ngram, nodes)[1], len(backing))
         ngram.backoff[context] = np.log(backing[context] / lower[context])
     return ngram

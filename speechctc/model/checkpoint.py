@@ -258,7 +258,7 @@ class _Phones(BaseModel):
     list: Annotated[tuple[str, ...], AfterValidator(check_labels)]
 
 
-class _About(BaseModel):
+class _Description(BaseModel):
     """The parts of checkpoint.json that loading needs; the others are facts."""
 
     model_config = ConfigDict(extra="allow")
@@ -267,7 +267,7 @@ class _About(BaseModel):
     frequencies: list[NonNegativeInt] = Field(default=[])
 
     @model_validator(mode="after")
-    def _one_for_each_phone(self) -> _About:
+    def _one_for_each_phone(self) -> _Description:
         if len(self.frequencies) not in (0, len(self.phones.list)):
             raise ValueError(f"{len(self.frequencies)} frequencies of {len(self.phones.list)} phones")
         return self
@@ -285,7 +285,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         what = f"a checkpoint of format {version!r:.20} (speechctc {made!s:.20}); this version reads format {FORMAT}"
         raise InputError(f"{folder}: {what}", "use it with the version that made it, or train again")
     try:
-        return _About.model_validate(about).model_dump(exclude_unset=True)
+        return _Description.model_validate(about).model_dump(exclude_unset=True)
     except ValidationError as error:
         first = error.errors()[0]
         what = f"checkpoint.json: {'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -56,7 +56,7 @@ def require_matplotlib() -> None:
         raise InputError("pictures are drawn by matplotlib, which is not installed", with_extra("report"))
 
 
-def picture_form(path: Path) -> str:
+def image_format(path: Path) -> str:
     """Return the format of a picture by its ending.
 
     Raises
@@ -91,7 +91,7 @@ def tidy(axes: Any, title: str = "", xlabel: str = "", ylabel: str = "") -> None
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def encoded(figure: Figure, form: str = "png", about: str = "") -> bytes:
+def encode_figure(figure: Figure, form: str = "png", about: str = "") -> bytes:
     """Return a figure as a file.
 
     Parameters
@@ -140,7 +140,7 @@ def draw_curves(runs: Mapping[str, Records], form: str = "png") -> bytes:
         tidy(axes, title, "epoch", unit)
         axes.xaxis.get_major_locator().set_params(integer=True)
     figure.suptitle(next(iter(runs))) if len(runs) == 1 else _legend(figure, list(runs))
-    return encoded(figure, form, f"curves of {', '.join(runs)}")
+    return encode_figure(figure, form, f"curves of {', '.join(runs)}")
 
 
 def _line(axes: Any, records: Records, key: str, factor: float, style: str, colour: str) -> None:
@@ -192,7 +192,7 @@ def draw_filters(filters: Array) -> bytes:
         axes.imshow(rows[channel], cmap="RdBu_r", vmin=-most, vmax=most, origin="lower", aspect="auto")
         axes.set(xticks=[], yticks=[], facecolor="dimgrey")
         axes.set_ylabel(("static", "first\nderivative", "second\nderivative")[min(channel, 2)], fontsize=8)
-    return encoded(figure, about="filters of the first layer")
+    return encode_figure(figure, about="filters of the first layer")
 
 
 def draw_wins(wins: Mapping[str, Array]) -> bytes:
@@ -212,7 +212,7 @@ def draw_wins(wins: Mapping[str, Array]) -> bytes:
         each.set_yticks([0, 1])
         each.set_ylabel(name, fontsize=8, rotation=0, ha="right", va="center")
     rows[-1].set_xlabel("units, by how often their first piece wins", fontsize=9)
-    return encoded(figure, about="share of frames in which each piece of each maxout unit is the largest")
+    return encode_figure(figure, about="share of frames in which each piece of each maxout unit is the largest")
 
 
 def draw_functions(units: Sequence[Any], name: str) -> bytes:
@@ -236,7 +236,7 @@ def draw_functions(units: Sequence[Any], name: str) -> bytes:
         each.patch.set_visible(False)
         tidy(each, f"{name}, unit {unit.number + 1}: {unit.shape}")
         each.title.set_fontsize(8)
-    return encoded(figure, about=f"functions of maxout units of {name}")
+    return encode_figure(figure, about=f"functions of maxout units of {name}")
 
 
 def draw_maps(maps: Array, name: str, seconds: float) -> bytes:
@@ -246,7 +246,7 @@ def draw_maps(maps: Array, name: str, seconds: float) -> bytes:
         axes = figure.subplots()
         axes.imshow(maps[:, 0], aspect="auto", origin="lower", extent=(0, seconds, 0, len(maps)), cmap="magma")
         tidy(axes, f"{name}: output of its {len(maps)} units", "s", "unit")
-        return encoded(figure, about=f"outputs of {name}")
+        return encode_figure(figure, about=f"outputs of {name}")
     shown = maps[:MAX_MAPS]
     figure = new_figure(10, 1.4 * -(-len(shown) // 4) + 0.4)
     for number, each in enumerate(figure.subplots(-(-len(shown) // 4), 4, squeeze=False).flat):
@@ -254,7 +254,7 @@ def draw_maps(maps: Array, name: str, seconds: float) -> bytes:
         if number < len(shown):
             each.imshow(shown[number], aspect="auto", origin="lower", cmap="magma")
             each.set_title(f"map {number + 1}", fontsize=7, loc="left", pad=2)
-    return encoded(figure, about=f"feature maps of {name}")
+    return encode_figure(figure, about=f"feature maps of {name}")
 
 
 def draw_posteriors(levels: Array, posteriors: Array, phones: Sequence[str], seconds: float, highest: float) -> bytes:
@@ -274,7 +274,7 @@ def draw_posteriors(levels: Array, posteriors: Array, phones: Sequence[str], sec
             lower.text(times[at], values[at] + 0.02, phones[k - 1], ha="center", fontsize=8, color=colour)
     lower.set_ylim(0, 1.12)
     tidy(lower, "posteriors of the phones; grey: the blank", "s", "probability")
-    return encoded(figure, about="posteriors of phones over time, under the spectrogram")
+    return encode_figure(figure, about="posteriors of phones over time, under the spectrogram")
 
 
 def draw_saliency(features: Array, weight: Array, phone: str, at: float, seconds: float) -> bytes:
@@ -291,7 +291,7 @@ def draw_saliency(features: Array, weight: Array, phone: str, at: float, seconds
         each.axvline(at, color=COLOURS[0], linewidth=1)
         tidy(each, title, "", "band")
     each.set_xlabel("s", fontsize=9)
-    return encoded(figure, about=f"saliency of the phone {phone}")
+    return encode_figure(figure, about=f"saliency of the phone {phone}")
 
 
 Row = Mapping[str, Any]
@@ -331,7 +331,7 @@ def draw_measures(rows: Sequence[Row], vowels: Collection[str], form: str) -> by
         for text in chart.legend(fontsize=8, frameon=False).get_texts():
             text.set_parse_math(False)
     _durations(bars, rows, groups, colour)
-    return encoded(figure, form, "vowels and durations of phones")
+    return encode_figure(figure, form, "vowels and durations of phones")
 
 
 def _chart(axes: Any, rows: Sequence[Row], name: str, colour: str) -> None:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from speechctc.core.errors import printable
 
 HERE = Path(__file__).parent
-LOOK = "look.css"
+STYLESHEET = "look.css"
 _POLICY = {
     "default-src": "'none'",
     "img-src": "data:",
@@ -60,7 +60,7 @@ def render_page(
         The page. Its Content-Security-Policy allows the scripts and styles in it, and no other; images and sound only
         as ``data:`` URLs.
     """
-    style = "\n".join(map(text_of, (LOOK, *styles)))
+    style = "\n".join(map(text_of, (STYLESHEET, *styles)))
     script = "\n".join(map(bundled_script, scripts))
     policy = _POLICY | {"style-src": _hash(style), "script-src": _hash(script) if script else "'none'"}
     for directive, more in (allow or {}).items():

@@ -80,7 +80,7 @@ _OUTSIDE: tuple[tuple[str, str, dict[str, Any], str], ...] = (
 
 
 def _tables() -> tuple[dict[str, PhoneFeatures], dict[str, dict[str, str]]]:
-    """Return each letter of the tables as a sound, and its terms."""
+    """Return the features of each letter in the tables, and its terms on the IPA chart."""
     sounds, names = {}, {}
     for row, column, symbol in _cells():
         second = bool(column % 2)  # of a pair: voiced, or rounded

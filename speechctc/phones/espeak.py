@@ -546,11 +546,11 @@ def _letters(reader: Reader) -> list[str]:
     found = large + [letter for letter in sorted(small) if _is_read(reader, letter)]
     if found:
         return found
-    ruled = _ruled(reader.data / f"{reader.language.partition('-')[0]}_dict")
+    ruled = _letters_with_rules(reader.data / f"{reader.language.partition('-')[0]}_dict")
     return sorted({*_LATIN, *(letter for letter in ruled if unicodedata.name(letter, "").startswith("LATIN"))})
 
 
-def _ruled(dictionary: Path) -> set[str]:
+def _letters_with_rules(dictionary: Path) -> set[str]:
     """Return the letters that a compiled dictionary of eSpeak NG has groups of rules for."""
     if not dictionary.is_file():
         return set()

@@ -211,7 +211,7 @@ def without_marks(label: str) -> str:
 
 
 @cache
-def bare(label: str) -> str:
+def base_phone(label: str) -> str:
     """Return a label without its marks, in one notation."""
     return plain(without_marks(label))
 

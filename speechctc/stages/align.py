@@ -35,7 +35,7 @@ from speechctc.inference.transcript import Items, Phrase, Unit, parse_phones, pa
 from speechctc.phones.articulation import is_arpabet, is_one_phone
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory
-from speechctc.phones.label_rules import bare
+from speechctc.phones.label_rules import base_phone
 from speechctc.phones.pronouncer import Pronouncer
 
 FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries
@@ -266,14 +266,14 @@ def _items(labels: Sequence[str], inventory: Inventory, placing: Placing) -> Ite
 
 
 def _phone(label: str, inventory: Inventory, hearing: Hearing | None) -> Unit:
-    """Return a phone as a unit; one that the model does not have is heard as the nearest, a diphthong as its vowels.
+    """Return a phone as a unit. One that the model lacks is placed as the nearest phone, a diphthong as its vowels.
 
     A label of two other sounds, without a tie, may be a word.
     """
     if hearing is None or inventory.normalise(label) in inventory.phones:
         return Unit(label, ((label,),))
-    is_heard = (is_one_phone(label) or bare(label) in map(bare, inventory.phones)) and hearing.knows([label])
-    return Unit(label, (hearing.parts([label]) if is_heard else (label,),))
+    is_phone = is_one_phone(label) or base_phone(label) in map(base_phone, inventory.phones)
+    return Unit(label, (hearing.parts([label]) if is_phone and hearing.knows([label]) else (label,),))
 
 
 def _read(text: str, pronouncer: Pronouncer, placing: Placing) -> list[Unit]:

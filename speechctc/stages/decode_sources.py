@@ -22,8 +22,8 @@ from speechctc.corpora.transcripts import (
     Transcript,
     TranscriptOptions,
     TranscriptOrError,
-    read_beside,
     read_in,
+    read_sidecars,
     read_transcript,
 )
 from speechctc.inference.decoder import Decoder
@@ -53,7 +53,7 @@ class Tier:
                 raise InputError(f"{self.place} is of one recording, and {len(recordings)} are named", "name a folder")
             found: Sequence[TranscriptOrError] = [read_transcript(self.place, recordings[0].path, choice)]
         else:
-            found = read_in(self.place, recordings, choice) if self.place else read_beside(recordings, choice)
+            found = read_in(self.place, recordings, choice) if self.place else read_sidecars(recordings, choice)
         reporter.warn(*dict.fromkeys(each.note for each in found if isinstance(each, Transcript) and each.note))
         return [Task(*pair) for pair in zip(recordings, found, strict=True)]
 

@@ -279,8 +279,8 @@ def score_texts(
     return found
 
 
-def draw(path: Path, count: int, seed: int, temperature: float, prefix: str, longest: int) -> Iterator[str]:
-    """Yield phone strings drawn from a language model.
+def sample_texts(path: Path, count: int, seed: int, temperature: float, prefix: str, longest: int) -> Iterator[str]:
+    """Yield phone strings sampled from a language model.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from typing import Any
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, first_few, with_extra
 from speechctc.pages import figures
-from speechctc.pages.figures import draw_curves, picture_form
+from speechctc.pages.figures import draw_curves, image_format
 from speechctc.training.runs import Run
 
 SHARE = 0.02  # of the time, at most, for drawing
@@ -26,7 +26,7 @@ def plot(folders: Sequence[Path], out: Path, overwrite: bool = False) -> list[st
         matplotlib is not installed, a folder holds no epochs, or `out` has another ending than .png, .svg or .pdf, or
         was made or changed by hand.
     """
-    form = picture_form(out)
+    form = image_format(out)
     written.refuse_changed([out], overwrite)
     # runs/sweep/* names the logs of a sweep, too
     beside = [path for path in folders if path.is_file()] if any(path.is_dir() for path in folders) else []

@@ -436,7 +436,7 @@ class TrainingData:
         recipe = self.shards["train"][0].recipe
         self.inventory = Inventory(recipe.phone_set, recipe.phones)
         self.folding = choose_folding(config.score.fold, self.inventory)
-        moments = sum((shard.moments for shard in self.shards["train"]), start=Moments.none(config.features))
+        moments = sum((shard.moments for shard in self.shards["train"]), start=Moments.zero(config.features))
         self.mean, self.std = (each.to(device) for each in moments.normalisation())
         train, dev = Split(self.shards["train"]), Split(self.shards["dev"])
         if not len(dev):

@@ -97,7 +97,7 @@ def load_pretrained(net: ConvCTCNet, config: Config, inventory: Inventory, sourc
     InputError
         Its layers or features are others.
     """
-    _refuse_others(config, source.config)
+    _check_same_net(config, source.config)
     matches = match_phones(inventory.phones, source.inventory.phones)
     here = [0, *inventory.encode(matches)]
     there = [0, *source.inventory.encode(match.phone for match in matches.values())]
@@ -124,7 +124,7 @@ def _said(inventory: Inventory, matches: Mapping[str, Match]) -> str:
     return said
 
 
-def _refuse_others(config: Config, other: Config) -> None:
+def _check_same_net(config: Config, other: Config) -> None:
     """Refuse a net of other layers, or one that was trained to read other features.
 
     A net without `model.context` may go on with it, since it changes nothing at first.

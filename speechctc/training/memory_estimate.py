@@ -17,7 +17,7 @@ PROBE = 64  # frames of an utterance by which the memory of a batch is measured
 # Free memory that the heap keeps, by the memory of the activations: blocks of many sizes leave holes between them.
 #
 # With GNU's C library, and as training gives holes back that exceed the estimate; benchmarks/memory.csv.
-HOLES = 0.6
+FRAGMENTATION = 0.6
 # What a process on a CPU loads after the estimate: kernels, compiled code, what draws the curves.
 LATER = 50 * MIB
 
@@ -87,7 +87,7 @@ def estimate(learner: TrainStep, largest: tuple[int, int], chunk_bytes: int) -> 
     state = {"adam": 2, "sgd": 0}[learner.config.train.optimizer] + (2 if learner.ema else 0)
     on_gpu = learner.device.type == "cuda"
     activations = _activations(learner, *largest)
-    heap, cuda = 0 if on_gpu else LATER + int(HOLES * activations), held_by_others(learner.device)
+    heap, cuda = 0 if on_gpu else LATER + int(FRAGMENTATION * activations), held_by_others(learner.device)
     graphs = activations if learner.graphs else 0
     parts = (weights, weights, state * weights, activations, chunk_bytes, graphs, heap, cuda)
     host = resident_memory() + (pinned(chunk_bytes) if on_gpu else sum(parts) - weights)

@@ -216,7 +216,7 @@ class TrainStep:
         """As `_backward`; on a GPU, of a batch in one of a few shapes."""
         if not self.on_gpu:
             return self._backward(batch, phones)
-        longer, more = -batch.static.shape[1] % GPU_FRAMES, label_room(batch.labels.shape[1]) - batch.labels.shape[1]
+        longer, more = -batch.static.shape[1] % GPU_FRAMES, padded_labels(batch.labels.shape[1]) - batch.labels.shape[1]
         static, labels = functional.pad(batch.static, (0, 0, 0, longer)), functional.pad(batch.labels, (0, more))
         loss: Tensor = self._run(self._backward_on_gpu, static, batch.frames, labels, batch.label_counts)
         return loss
@@ -267,8 +267,8 @@ class TrainStep:
         self._refused = min(self._refused, batch.padded_frames / parts)
 
 
-def label_room(labels: int) -> int:
-    """Return to how many labels a batch is padded on a GPU: 31, 63, 127, ..., up to which a lattice has its kernel."""
+def padded_labels(labels: int) -> int:
+    """Return how many labels a batch on a GPU is padded to: 31, 63, 127, ..., the most that a kernel takes."""
     return max(32, 1 << labels.bit_length()) - 1
 
 

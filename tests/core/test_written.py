@@ -57,7 +57,7 @@ def test_a_draft_that_was_checked_or_put_back_is_a_persons(tmp_path: Path) -> No
         written.write_text(file, text)
         written.write_text(other, text)
     file.write_text("old")
-    written.check([other])
+    written.mark_checked([other])
     assert written.changed([file, other]) == [file, other] and written.unrecorded([file, other]) == []
     written.write_text(other, "new", overwrite=True)
     assert written.changed([other]) == []
@@ -66,13 +66,13 @@ def test_a_draft_that_was_checked_or_put_back_is_a_persons(tmp_path: Path) -> No
 def test_another_draft_in_the_place_of_one_that_was_checked_is_not_known(tmp_path: Path) -> None:
     file, other = tmp_path / "a.txt", tmp_path / "elsewhere/a.txt"
     written.write_text(file, "old")
-    written.check([file])
+    written.mark_checked([file])
     file.write_bytes(b"\xef\xbb\xbfold")  # saved again by another program
     assert written.unrecorded([file]) == []
     written.write_text(other, "new")
     file.write_bytes(other.read_bytes())
     assert written.unrecorded([file]) == [file] and written.changed([file]) == [file]
-    written.check([file])
+    written.mark_checked([file])
     assert written.unrecorded([file]) == []
     (tmp_path / written.RECORD).write_text("checked  a.txt\n" * 2)  # as it was marked in earlier versions
     assert written.unrecorded([file]) == [] and written.changed([file]) == [file]

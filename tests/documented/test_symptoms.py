@@ -18,7 +18,7 @@ from speechctc.metrics.per import protocols_for, score_by_protocols
 from speechctc.phones.folding import parse_folding
 from speechctc.phones.inventory import TIMIT61, Inventory
 from speechctc.phones.pronouncer import Pronouncer
-from speechctc.stages.doctor.examine import check_corpus, listen
+from speechctc.stages.doctor.examine import analyse_sounds, check_corpus
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.extract import extract
 from speechctc.stages.train import train_net
@@ -42,7 +42,7 @@ def kinds(tones: Tones, *settings: str) -> set[str]:
     """Return what the doctor finds in a corpus."""
     config = load_config(tones.write(), settings)
     corpus = read_corpus(config.corpus)
-    return {each.kind for each in check_corpus(config, corpus, listen(corpus, Recorder()))}
+    return {each.kind for each in check_corpus(config, corpus, analyse_sounds(corpus, Recorder()))}
 
 
 def test_the_loss_stays_where_it_is(extracted: Path, here: Path) -> None:

@@ -175,7 +175,7 @@ def test_an_utterances_input_is_the_same_alone_and_in_a_batch(deltas: int, cmn_w
 def test_moments_of_parts_add_up_and_match_numpy(cmn_window_ms: Around) -> None:
     config = FeatureConfig(mels=5, deltas=1, cmn_window_ms=cmn_window_ms)
     parts = [torch.randn(n, 6) * 3 + 7 for n in (4, 1, 11)]
-    mean, std = sum((Moments.of(part, config) for part in parts), start=Moments.none(config)).normalisation()
+    mean, std = sum((Moments.of(part, config) for part in parts), start=Moments.zero(config)).normalisation()
     stacked = []
     for part in parts:
         frames = torch.tensor([len(part)])

@@ -10,7 +10,7 @@ import pytest
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.restriction import RequestedPhones, find_requested, read_inventory, restrict
-from speechctc.lm.model import NgramModel, PartModel
+from speechctc.lm.model import NgramModel, RestrictedModel
 from speechctc.model.numpy_net import log_softmax
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
@@ -134,7 +134,9 @@ def test_phones_of_a_model_that_writes_no_ipa_are_the_nearest_and_named() -> Non
     labels = [some.inventory.encode(text.split()) for text in ("p iy t", "t ay", "uw")]
     same = [model.inventory.encode(some.inventory.decode(each)) for each in labels]
     np.testing.assert_allclose([part.log_prob(each) for each in labels], [whole.log_prob(each) for each in same])
-    lstm = PartModel(NgramModel(whole, model.inventory), some.inventory, [0, *model.inventory.encode(some.phones)])
+    lstm = RestrictedModel(
+        NgramModel(whole, model.inventory), some.inventory, [0, *model.inventory.encode(some.phones)]
+    )
     np.testing.assert_allclose(lstm.score(labels), [whole.log_prob(each) for each in same])
     rows, state = lstm.step(lstm.begin(1), None)
     rows, _ = lstm.step(state, labels[0][:1])

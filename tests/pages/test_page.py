@@ -73,7 +73,7 @@ def test_a_page_without_a_script_allows_none_and_a_server_may_add_to_the_policy(
 
 
 def test_the_look_loads_nothing() -> None:
-    assert not re.search(r"url\(|@import|//", (page.HERE / page.LOOK).read_text(encoding="utf-8"))
+    assert not re.search(r"url\(|@import|//", (page.HERE / page.STYLESHEET).read_text(encoding="utf-8"))
 
 
 def test_a_missing_value_is_an_error_not_a_gap(template: str) -> None:

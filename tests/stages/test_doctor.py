@@ -11,7 +11,7 @@ import pytest
 
 from speechctc.config.load import load_config
 from speechctc.corpora.registry import read_corpus
-from speechctc.stages.doctor.examine import Heard, Place, check_corpus, check_sounds, listen
+from speechctc.stages.doctor.examine import Place, SoundAnalysis, analyse_sounds, check_corpus, check_sounds
 from speechctc.stages.doctor.findings import Diagnosis, Finding
 from speechctc.stages.doctor.machine import check_machine, why_no_gpu
 from tests.command import Command
@@ -22,7 +22,7 @@ from tests.train_helpers import Recorder
 def findings(tones: Tones) -> list[Finding]:
     config = load_config(tones.write())
     corpus = read_corpus(config.corpus)
-    return check_corpus(config, corpus, listen(corpus, Recorder()))
+    return check_corpus(config, corpus, analyse_sounds(corpus, Recorder()))
 
 
 def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_train_says_in_short_what_is_found(tmp_path: Path) -> None:
 
 
 def test_the_advice_for_low_rates_fits_a_config_that_starts_from_a_model() -> None:
-    heard = {Place(Path("a.wav")): Heard(8000, 1, 800, level_db=-20.0)}
+    heard = {Place(Path("a.wav")): SoundAnalysis(8000, 1, 800, level_db=-20.0)}
     own, of_model = (
         next(each.fix for each in check_sounds(heard, 16000, given) if each.kind == "low-rate")
         for given in (False, True)

@@ -10,7 +10,7 @@ from speechctc.audio.recordings import Recording, Siblings, find_recordings
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.textgrid import read_textgrids
-from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table, read_beside, read_in
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table, read_in, read_sidecars
 from speechctc.inference import output
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.metrics.boundary_errors import score_boundaries
@@ -36,7 +36,7 @@ def folder(here: Path) -> Path:
 
 def test_a_transcript_is_not_that_of_another(folder: Path) -> None:
     recordings = find_recordings([folder])
-    upper, lower = read_beside(recordings, TranscriptOptions())
+    upper, lower = read_sidecars(recordings, TranscriptOptions())
     assert isinstance(lower, Transcript) and lower.labels == ("low", "mid") and lower.note == ""
     assert isinstance(upper, InputError) and "file of its name beside S.wav" in str(upper)
     upper, lower = read_in(folder, recordings, TranscriptOptions())

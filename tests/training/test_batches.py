@@ -36,7 +36,7 @@ def split(tmp_path: Path) -> Split:
             static = torch.arange(LENGTHS[u], dtype=torch.float32)[:, None].repeat(1, 5)
             static[:, 0] = float(u)
             labels = tuple(int(u + k) % 3 + 1 for k in range(u % 4))
-            made.append(Extracted(f"u{u:02d}", static, labels, Moments.none(CONFIG), 1.0))
+            made.append(Extracted(f"u{u:02d}", static, labels, Moments.zero(CONFIG), 1.0))
         path = tmp_path / f"{number}.safetensors"
         write_shard(path, made, [], recipe, torch.float16)
         shards.append(read_shard(path))
@@ -126,7 +126,7 @@ def test_infeasible_names_those_too_short_for_their_phones(tmp_path: Path, strid
     for number, part in enumerate((contents[:3], contents[3:])):
         path = tmp_path / f"{number}.safetensors"
         made = [
-            Extracted(str(k), torch.zeros(n, 5), labels, Moments.none(CONFIG), 1.0)
+            Extracted(str(k), torch.zeros(n, 5), labels, Moments.zero(CONFIG), 1.0)
             for k, (n, labels) in enumerate(part)
         ]
         write_shard(path, made, [], recipe, torch.float16)

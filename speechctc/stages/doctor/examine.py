@@ -69,7 +69,7 @@ MAX_SPECTRA = 400  # of a block of samples
 
 
 @dataclass
-class Heard:
+class SoundAnalysis:
     """What was measured of one recording, or of one of its channels.
 
     Attributes
@@ -111,7 +111,7 @@ class Heard:
         return self.samples / self.rate
 
 
-def listen_to(path: Path, channel: int | None = None, stretch: tuple[float, float] | None = None) -> Heard:
+def analyse_sound(path: Path, channel: int | None = None, stretch: tuple[float, float] | None = None) -> SoundAnalysis:
     """Measure a recording, or a stretch of it, block by block.
 
     Raises
@@ -122,7 +122,7 @@ def listen_to(path: Path, channel: int | None = None, stretch: tuple[float, floa
     digest = hashlib.blake2b(digest_size=16)
     total, loudest, power, high = 0.0, 0.0, 0.0, 0.0
     with open_sound(path, stretch[0] if stretch else 0.0) as file:
-        heard = Heard(int(file.samplerate), int(file.channels))
+        heard = SoundAnalysis(int(file.samplerate), int(file.channels))
         for block in sound_file.segment_blocks(file, path, channel, stretch):
             heard.samples += len(block)
             heard.clipped += _count_clipped(block)
@@ -176,14 +176,14 @@ OFFSET = 0.03  # of full scale
 TELEPHONE_DB = -70.0  # of the whole power, above 4.2 kHz: less has been filtered away
 MAX_SECONDS = 60.0  # s
 
-Sounds: TypeAlias = Mapping[Place, Heard | InputError]
+Sounds: TypeAlias = Mapping[Place, SoundAnalysis | InputError]
 
 
-def _is_clipped(sound: Heard) -> bool:
+def _is_clipped(sound: SoundAnalysis) -> bool:
     return sound.clipped > CLIPPED * sound.samples and sound.clipped >= MIN_CLIPPED_SAMPLES
 
 
-CHECKS: Mapping[str, Callable[[Heard], str]] = {
+CHECKS: Mapping[str, Callable[[SoundAnalysis], str]] = {
     "cut-short": lambda sound: sound.cut.partition(": cut short: ")[2],
     "copied-as-text": lambda sound: sound.cut.partition(": ")[2] if COPIED_AS_TEXT in sound.cut else "",
     "channels-differ": lambda sound: f"{sound.channels} channels" if sound.differ else "",
@@ -201,7 +201,7 @@ def check_sounds(sounds: Sounds, rate: int, of_model: bool = False) -> list[Find
 
     `of_model`: training starts from a model, which reads that rate and no other.
     """
-    heard = {place: sound for place, sound in sounds.items() if isinstance(sound, Heard)}
+    heard = {place: sound for place, sound in sounds.items() if isinstance(sound, SoundAnalysis)}
     found = [*_unreadable(sounds), *_sample_rates(heard, rate, of_model), *_telephone(heard)]
     for kind, see in CHECKS.items():
         seen = (f"{place} ({said})" for place, sound in heard.items() if (said := see(sound)))
@@ -215,7 +215,7 @@ def _unreadable(sounds: Sounds) -> list[Finding]:
     return listed("unreadable", errors, severity, all=len(sounds))
 
 
-def _sample_rates(heard: Mapping[Place, Heard], rate: int, of_model: bool) -> list[Finding]:
+def _sample_rates(heard: Mapping[Place, SoundAnalysis], rate: int, of_model: bool) -> list[Finding]:
     low = {place: sound for place, sound in heard.items() if sound.rate < rate}
     if not low:
         return []
@@ -230,7 +230,7 @@ def _sample_rates(heard: Mapping[Place, Heard], rate: int, of_model: bool) -> li
     return [finding("low-rate", where, rate=rate, all=len(heard), highest=highest / 2, more=more, fix=fix)]
 
 
-def _telephone(heard: Mapping[Place, Heard]) -> list[Finding]:
+def _telephone(heard: Mapping[Place, SoundAnalysis]) -> list[Finding]:
     found = [place for place, sound in heard.items() if sound.high_db < TELEPHONE_DB and sound.level_db > SILENT_DB]
     is_usual = len(found) > len(heard) / 2  # a corpus of telephone speech
     return [] if is_usual else listed("telephone", found, all=len(heard))
@@ -256,7 +256,7 @@ def examine(config: Config | None, reporter: Reporter) -> Diagnosis:
         corpus = read_corpus(config.corpus)
     except InputError as error:
         return Diagnosis((cannot_train(error), *about.findings), about.facts)
-    sounds = listen(corpus, reporter)
+    sounds = analyse_sounds(corpus, reporter)
     found = [*check_corpus(config, corpus, sounds), *about.findings]
     facts = corpus_facts(corpus, sounds) | about.facts
     if about.is_possible and find_spec("torch"):
@@ -280,10 +280,10 @@ def check_corpus(config: Config, corpus: Corpus, sounds: Sounds) -> list[Finding
     return [*found, *check_splits(corpus, sounds)] + check_labels(corpus, sounds, config)
 
 
-def listen(corpus: Corpus, reporter: Reporter) -> Sounds:
+def analyse_sounds(corpus: Corpus, reporter: Reporter) -> Sounds:
     """Measure all recordings of a corpus."""
     places = list(dict.fromkeys(map(Place.of, corpus.utterances())))
-    heard = map_in_threads(lambda each: listen_to(*each), places, cores())
+    heard = map_in_threads(lambda each: analyse_sound(*each), places, cores())
     return dict(reporter.track("listening", zip(places, heard, strict=True), len(places)))
 
 
@@ -294,7 +294,7 @@ def _estimate(config: Config, corpus: Corpus, sounds: Sounds) -> tuple[list[Find
     frames = []
     for each in corpus.splits["train"]:
         sound = sounds[Place.of(each)]
-        if isinstance(sound, Heard):
+        if isinstance(sound, SoundAnalysis):
             samples = round(sound.seconds * config.features.sample_rate)
             frames.append(extractor(config.features).frames(samples))
     used = np.array([count for count in frames if count], dtype=np.int64)
@@ -313,12 +313,12 @@ def corpus_facts(corpus: Corpus, sounds: Sounds) -> dict[str, str]:
     for split, part in corpus.splits.items():
         if part:
             heard = [sounds.get(Place.of(each)) for each in part]
-            seconds = sum(sound.seconds for sound in heard if isinstance(sound, Heard))
+            seconds = sum(sound.seconds for sound in heard if isinstance(sound, SoundAnalysis))
             speakers = {each.speaker for each in part} - {""}
             who = f", {len(speakers)} speaker{'s' * (len(speakers) > 1)}" if speakers else ""
             labels = sum(len(each.phones) for each in part)
             facts[split] = f"{len(part):,} utterances, {seconds / 60:.1f} minutes{who}, {labels:,} phones"
-    read = [sound for sound in sounds.values() if isinstance(sound, Heard)]
+    read = [sound for sound in sounds.values() if isinstance(sound, SoundAnalysis)]
     facts["formats"] = _formats(sounds, read)
     facts["phones"] = _phones(corpus)
     if read:
@@ -326,7 +326,7 @@ def corpus_facts(corpus: Corpus, sounds: Sounds) -> dict[str, str]:
     return facts
 
 
-def _formats(sounds: Sounds, read: Sequence[Heard]) -> str:
+def _formats(sounds: Sounds, read: Sequence[SoundAnalysis]) -> str:
     endings = Counter(path.suffix.lower().removeprefix(".") for path in {place.path for place in sounds})
     rates = Counter(f"{sound.rate:,} Hz" for sound in read)
     channels = Counter(f"{sound.channels} channel{'s' if sound.channels > 1 else ''}" for sound in read)
@@ -402,7 +402,7 @@ def _duplicates(corpus: Corpus, sounds: Sounds) -> list[Finding]:
     groups: dict[str, list[Member]] = defaultdict(list)
     for split, part in corpus.splits.items():
         for utterance in part:
-            if isinstance(sound := sounds.get(Place.of(utterance)), Heard):
+            if isinstance(sound := sounds.get(Place.of(utterance)), SoundAnalysis):
                 groups[sound.digest].append((split, utterance))
     twice = [group for group in groups.values() if len(group) > 1]
     across = [group for group in twice if len({split for split, _ in group}) > 1]
@@ -432,7 +432,9 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
             where = with_counts(sorted(there), total)
             found.append(finding(kind, where, "note", name=name, number=there.total(), names=names))
     pairs = [
-        (utterance, sound) for utterance in everything if isinstance(sound := sounds.get(Place.of(utterance)), Heard)
+        (utterance, sound)
+        for utterance in everything
+        if isinstance(sound := sounds.get(Place.of(utterance)), SoundAnalysis)
     ]
     short = {utterance.id: place for utterance, sound in pairs if (place := _too_short(utterance, sound, config))}
     severity: Severity = "stops" if len(short) == len(pairs) else "warning"
@@ -449,7 +451,7 @@ def _strings(counts: Counter[str]) -> list[Finding]:
     return [finding("strings", where, all=counts.total())]
 
 
-def _too_short(utterance: Utterance, sound: Heard, config: Config) -> str:
+def _too_short(utterance: Utterance, sound: SoundAnalysis, config: Config) -> str:
     """Return in words by how much an utterance has too few output frames for its phones; ``""`` if it has enough."""
     samples = round(sound.seconds * config.features.sample_rate)
     frames = int(output_frames(extractor(config.features).frames(samples), config.model))
@@ -461,7 +463,7 @@ def _too_short(utterance: Utterance, sound: Heard, config: Config) -> str:
     return f"{utterance.id} ({len(labels)} phones need {needed} frames, {sound.seconds:.2f} s have {frames})"
 
 
-def _speech_rates(pairs: Sequence[tuple[Utterance, Heard]]) -> list[Finding]:
+def _speech_rates(pairs: Sequence[tuple[Utterance, SoundAnalysis]]) -> list[Finding]:
     """Find utterances with far more or far fewer phones a second than the others."""
     rates = [(each, len(each.phones) / sound.seconds) for each, sound in pairs if each.phones]
     if len(rates) < 10:
