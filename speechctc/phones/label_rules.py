@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_text
-from speechctc.phones.articulation import SOUNDS, is_arpabet, plain, sounds_of
+from speechctc.phones.articulation import SOUNDS, is_arpabet, is_one_phone, plain, sounds_of
 from speechctc.phones.inventory import TIES, nfc
 
 Segment = Literal["labels", "spaces", "ipa"]
@@ -214,6 +214,11 @@ def without_marks(label: str) -> str:
 def base_phone(label: str) -> str:
     """Return a label without its marks, in one notation."""
     return plain(without_marks(label))
+
+
+def may_be_phone(label: str, phones: Collection[str]) -> bool:
+    """Return whether a label is one phone, or but for its marks one of a set's; others in IPA may be words."""
+    return is_one_phone(label) or base_phone(label) in map(base_phone, phones)
 
 
 def rare_by_tone(counts: Mapping[str, int], fewest: int) -> list[str]:

@@ -32,10 +32,10 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.segmenter import WHOLE
 from speechctc.inference.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
-from speechctc.phones.articulation import is_arpabet, is_one_phone
+from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory
-from speechctc.phones.label_rules import base_phone
+from speechctc.phones.label_rules import may_be_phone
 from speechctc.phones.pronouncer import Pronouncer
 
 FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries
@@ -272,8 +272,8 @@ def _phone(label: str, inventory: Inventory, hearing: Hearing | None) -> Unit:
     """
     if hearing is None or inventory.normalise(label) in inventory.phones:
         return Unit(label, ((label,),))
-    is_phone = is_one_phone(label) or base_phone(label) in map(base_phone, inventory.phones)
-    return Unit(label, (hearing.parts([label]) if is_phone and hearing.knows([label]) else (label,),))
+    is_heard = may_be_phone(label, inventory.phones) and hearing.knows([label])
+    return Unit(label, (hearing.parts([label]) if is_heard else (label,),))
 
 
 def _read(text: str, pronouncer: Pronouncer, placing: Placing) -> list[Unit]:

@@ -25,8 +25,9 @@ from speechctc.lm.arpa import write_arpa
 from speechctc.lm.model import LanguageModel, NgramModel, sample
 from speechctc.lm.ngram import estimate
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
-from speechctc.phones.articulation import is_arpabet, is_one_phone
+from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
+from speechctc.phones.label_rules import may_be_phone
 from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
 from speechctc.phones.texts import encode, read_text, read_unpacked
 
@@ -144,7 +145,7 @@ def _in_set(text: PhoneText, inventory: Inventory, reporter: Reporter) -> PhoneT
     own = inventory.phones
     counts = Counter(label for each in text.utterances for label in each if inventory.normalise(label) not in own)
     mapper = PhoneMapper(own, divides=True)
-    near = {} if is_arpabet(own) else {one: mapper.map((one,)) for one in counts if is_one_phone(one)}
+    near = {} if is_arpabet(own) else {one: mapper.map((one,)) for one in counts if may_be_phone(one, own)}
     found = {label: phones for label, phones in near.items() if phones}
     if not found:
         return text

@@ -83,11 +83,11 @@ def test_a_text_in_words_is_read_sentence_by_sentence(speechctc: Command, here: 
 
 
 def test_narrow_phones_are_written_as_the_nearest_of_the_set(speechctc: Command, here: Path) -> None:
-    (here / "t.txt").write_text("kʰ a t\nkʰ a\n")
+    (here / "t.txt").write_text("kʰ a t\nkʰ a ʈʂʰ\n")
     (here / "w.txt").write_text("cat cat\n")
     (here / "d.dict").write_text("cat\tkʰ a t\n")
     done = speechctc("lm", "train", "--text", "t.txt", "--phones", "ipa", "--out", "t.arpa")
-    assert done.status == 0 and "kʰ as k (2)" in done.err
+    assert done.status == 0 and "kʰ as k (2), ʈʂʰ as ʈʂ (1)" in done.err
     words = ("lm", "train", "--text", "w.txt", "--dictionary", "d.dict", "--out", "w.arpa", "--phones")
     done = speechctc(*words, "ipa")
     assert done.status == 0 and done.err.count("kʰ as k") == 1
