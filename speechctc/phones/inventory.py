@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from speechctc.core.errors import InputError, first_few
@@ -36,12 +36,21 @@ _SHAPES = str.maketrans(EQUIVALENTS | pairs(TABLES["look_alikes"]) | dict.fromke
 _DIGITS = str.maketrans("˥˦˧˨˩¹²³⁴⁵", "5432112345")
 _RAISED = str.maketrans("ʰʷʲ", "hwj")
 _TONE_LETTERS, _TONE_MARKS = frozenset("˥˦˧˨˩"), frozenset("\u0300\u0301\u0302\u0304\u030b\u030c\u030f")
+LETTER_TONES = "˥˦˧˨˩ꜛꜜ↗↘⁰¹²³⁴⁵⁶⁷⁸⁹"  # tones that are written after a letter, not on it
 _STRESS = "'ˌ"  # before a label; the shape of ˈ is '
 
 
 def nfc(label: str) -> str:
     """Return the label in Unicode's composed form, NFC: ``ã`` as one character, not as a letter and a tilde."""
     return label if label.isascii() else unicodedata.normalize("NFC", label)
+
+
+def tones_joined(label: str) -> str:
+    """Return a label in NFD, with diacritics between two parts of a tone before them: ``o˥˧̃˧˩`` as ``õ˥˧˧˩``."""
+    signs = unicodedata.normalize("NFD", label)
+    runs = groupby(signs, key=lambda sign: sign in LETTER_TONES or unicodedata.combining(sign) > 0)
+    parts = ("".join(sorted(run, key=lambda sign: sign in LETTER_TONES) if marks else run) for marks, run in runs)
+    return "".join(parts)
 
 
 class _Forms(dict[str, str]):
@@ -104,7 +113,7 @@ def _in_two_notations(labels: Iterable[str]) -> list[str]:
 
 def spelling_key(label: str) -> str:
     """Return a form of the label that is the same for labels that look alike or are two notations of a sound."""
-    shape = nfc(unicodedata.normalize("NFD", label).translate(_SHAPES))
+    shape = nfc(tones_joined(label).translate(_SHAPES))
     shape = shape.lstrip(_STRESS) or shape
     capitals = len(shape) > 1 and shape.isascii() and (shape.isupper() or shape.istitle())
     return shape.lower() if capitals else shape

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_text
 from speechctc.phones.articulation import SOUNDS, is_arpabet, is_one_phone, plain, sounds_of
-from speechctc.phones.inventory import TIES, nfc
+from speechctc.phones.inventory import LETTER_TONES, TIES, nfc, tones_joined
 
 Segment = Literal["labels", "spaces", "ipa"]
 Kind = Literal["tone", "stress", "length", "diacritics"]
@@ -26,8 +26,7 @@ KINDS: tuple[Kind, ...] = ("tone", "stress", "length", "diacritics")
 
 OF_TONES = "corpus.tone=strip leaves tones out, corpus.tone=split makes them labels of their own"
 
-_LETTER_TONES = "˥˦˧˨˩ꜛꜜ↗↘⁰¹²³⁴⁵⁶⁷⁸⁹"
-_TONE = _LETTER_TONES + "\u0300\u0301\u0302\u0304\u030b\u030c\u030f\u1dc4\u1dc5\u1dc6\u1dc7\u1dc8\u1dc9"
+_TONE = LETTER_TONES + "\u0300\u0301\u0302\u0304\u030b\u030c\u030f\u1dc4\u1dc5\u1dc6\u1dc7\u1dc8\u1dc9"
 _STRESS = "ˈˌ"
 _LENGTH = "ːˑ:\u0306"
 _BETWEEN = ".‿|‖"  # syllables, linking, groups: between symbols, and not phones
@@ -188,21 +187,13 @@ def apply_marks(label: str, choices: Mapping[Kind, str]) -> tuple[str, ...]:
     kept, before, after = "", list[str](), list[str]()
     if choices.get("diacritics") == "strip":
         label = label.translate(_WITH_DIACRITIC)
-    for (kind, choice), group in groupby(_tones_joined(label), key=lambda sign: _choice(sign, choices)):
+    for (kind, choice), group in groupby(tones_joined(label), key=lambda sign: _choice(sign, choices)):
         signs = "".join(group)
         if choice == "keep":
             kept += signs
         elif choice == "split":
             (before if kind == "stress" else after).append(_alone(signs))
     return tuple(nfc(part) for part in (*before, kept, *after) if part)
-
-
-def _tones_joined(label: str) -> str:
-    """Return a label in NFD, with diacritics between two parts of a tone before them: ``o˥˧̃˧˩`` as ``õ˥˧˧˩``."""
-    signs = unicodedata.normalize("NFD", label)
-    runs = groupby(signs, key=lambda sign: sign in _LETTER_TONES or unicodedata.combining(sign) > 0)
-    parts = ("".join(sorted(run, key=lambda sign: sign in _LETTER_TONES) if marks else run) for marks, run in runs)
-    return "".join(parts)
 
 
 def without_marks(label: str) -> str:

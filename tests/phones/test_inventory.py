@@ -135,6 +135,7 @@ def test_what_was_written_in_two_ways_is_counted() -> None:
         ("kh kʰ k", ["kh kʰ"]),
         ("53 ˥˧ 51", ["53 ˥˧"]),
         ("á a a˥˧ e˥ ó", ["a˥˧ á"]),
+        ("o˥˧̃˧˩ õ˥˧˧˩ õ˥˧", ["o˥˧̃˧˩ õ˥˧˧˩"]),
         ("Sangpha sangpha", ["Sangpha sangpha"]),
     ],
 )
