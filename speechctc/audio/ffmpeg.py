@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections import Counter
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio.resampling import check_rate
 from speechctc.core.errors import InputError
+from speechctc.core.parallel import program
 
 ENDINGS = tuple(".m4a .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .amr .aac".split())
 _DEMUXERS = "mov,mp4,matroska,webm,asf,amr,amrnb,amrwb,aac"  # no playlists, which name other files to read
@@ -40,7 +40,7 @@ def is_for_ffmpeg(path: Path) -> bool:
 
 def installed() -> str | None:
     """Return the path of ffmpeg, or None if it is not installed."""
-    return shutil.which("ffmpeg")
+    return program("ffmpeg")
 
 
 def missing_for(paths: Iterable[Path]) -> str:
@@ -160,11 +160,11 @@ def _start(path: Path, errors: IO[bytes], skipped: int) -> subprocess.Popen[byte
     The first `skipped` seconds are left out. AU may be of any length; a WAV file ends at 4 GiB, 3 hours of stereo at
     48 kHz.
     """
-    if (program := installed()) is None:
+    if (ffmpeg := installed()) is None:
         raise InputError(f"{path}: libsndfile does not read this format, and ffmpeg is not installed", INSTALL)
     # fmt: off
     command = [
-        program, "-nostdin", "-hide_banner", "-v", "error", "-xerror",
+        ffmpeg, "-nostdin", "-hide_banner", "-v", "error", "-xerror",
         "-protocol_whitelist", "file,pipe", "-format_whitelist", _DEMUXERS,
         *(("-ss", str(skipped)) if skipped else ()), "-i", f"file:{path}",
         "-map", "0:a:0", "-vn", "-sn", "-dn", "-map_metadata", "-1", "-bitexact",

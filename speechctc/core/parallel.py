@@ -4,7 +4,8 @@ Each process has a pipe to itself, so one that is killed in the middle of a resu
 library's pools share one, and hang then.
 
 No process looks for modules in the working folder. ``python -m`` and ``python -c`` look there first, also for modules
-of the standard library; the folder may be a stranger's, and a file ``json.py`` in it would be run.
+of the standard library; the folder may be a stranger's, and a file ``json.py`` in it would be run. Nor are programs
+looked for there, as Windows does before it looks at the ``PATH``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import multiprocessing.util
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +152,13 @@ def module_command(module: str) -> list[str]:
     """Return the command that runs a module as ``python -m`` does; arguments may follow."""
     words = ["-P", "-m"] if sys.version_info >= (3, 11) else ["-c", _RUN]
     return [sys.executable, *words, module]
+
+
+def program(name: str) -> str | None:
+    """Return the path of a program in a folder of the ``PATH``, none that depends on the working folder; else None."""
+    endings = os.environ.get("PATHEXT", ".EXE").split(";") if sys.platform == "win32" else [""]
+    folders = filter(os.path.isabs, os.get_exec_path())
+    return next(filter(shutil.which, (os.path.join(folder, name + end) for folder in folders for end in endings)), None)
 
 
 def start_method(name: str) -> Any:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -37,7 +36,7 @@ from numpy.typing import NDArray
 from speechctc.audio.annotations import Interval
 from speechctc.config.schema import CorpusConfig, DemoConfig
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import WorkerEnded, attempt, in_processes
+from speechctc.core.parallel import WorkerEnded, attempt, in_processes, program
 from speechctc.core.text_files import read_tables
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance
 from speechctc.corpora.synthetic import (
@@ -280,11 +279,10 @@ def speak_by_flite(text: str, voice: str, stretch: float, pitch: float) -> Speec
 
 
 def _run(*arguments: str) -> str:
-    program = shutil.which("flite")
-    if program is None:
+    if (flite := program("flite")) is None:
         raise InputError("flite is not installed, and corpus.kind is flite", INSTALL_FLITE)
     try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=FLITE_TIMEOUT, check=True)
+        done = subprocess.run([flite, *arguments], capture_output=True, text=True, timeout=FLITE_TIMEOUT, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise InputError(f"flite failed ({error})", "try it alone: flite -t hello hello.wav") from None
     return done.stdout

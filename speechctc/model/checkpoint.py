@@ -31,6 +31,7 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.bundled import MODELS, NAMES, bundled_folder
 from speechctc.core.errors import InputError
+from speechctc.core.parallel import program
 from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, save_tensors, shapes
 from speechctc.lm.model import PhoneLM
 from speechctc.model.layers import weight_shapes
@@ -315,9 +316,9 @@ def git_revision(root: Path) -> str | None:
     is run, and nothing is written.
     """
     repository = root / ".git"
-    if not repository.exists():
+    if not repository.exists() or (git := program("git")) is None:
         return None
-    command = ["git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"]
+    command = [git, "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"]
     command += [f"--git-dir={repository}", f"--work-tree={root}"]
     command += ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     others = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
 from speechctc.cli import app as cli
 from speechctc.core import parallel
-from speechctc.core.parallel import STOP, stop_requests
+from speechctc.core.parallel import STOP, program, stop_requests
+from tests.programs import write_program
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, STOP])
@@ -62,6 +65,19 @@ def test_a_command_that_ends_by_itself_is_not_interrupted(
         cli.main()
     assert not ended.value.code and "interrupted" not in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("first", ["", ".", "bin"])
+def test_no_program_of_the_working_folder_is_run(first: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "bin").mkdir()
+    (here / "apart").mkdir()
+    for folder in (here / first, here / "apart"):
+        write_program(folder / "tool", "")
+    monkeypatch.setenv("PATH", os.pathsep.join((first, str(here / "apart"))))
+    found = program("tool")
+    assert found is not None and Path(found).parent == here / "apart"
+    monkeypatch.setenv("PATH", first)
+    assert program("tool") is None
 
 
 def test_on_windows_a_process_leads_a_group_and_is_asked_by_break(monkeypatch: pytest.MonkeyPatch) -> None:
