@@ -20,6 +20,7 @@ import speechctc
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
 from speechctc.features.extractor import EPSILON, INT16_SCALE, extractor, sliding_cmn
+from speechctc.inference.streaming import Rows, logit_blocks
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint
 from speechctc.model.net import TorchNet, build_net
 from speechctc.model.numpy_net import NumpyNet
@@ -205,3 +206,10 @@ def test_the_net_is_torchs(
     for found, wanted in zip(ours(recordings), theirs(recordings), strict=True):
         assert found.shape == wanted.shape
         np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+    # While somebody speaks, the one leaves out what serves the mean around a frame alone; the other never does.
+    def live(net: NumpyNet | TorchNet) -> Rows:
+        apply = lambda rows, last: net([rows], last)[0]  # noqa: E731
+        return np.concatenate([*logit_blocks(recordings[-1:], apply, config.model, config.features, 20, False)])
+
+    np.testing.assert_allclose(live(ours), live(theirs), atol=1e-4)

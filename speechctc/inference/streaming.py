@@ -250,7 +250,7 @@ LOOKAHEAD = 0.2  # seconds after a frame that the means of a live stream cover
 Rows = NDArray[np.float32]
 Logits = NDArray[np.float32]
 # Maps a checkpoint to a function of the features of recordings after CMN that returns their logits.
-NetMaker = Callable[[Checkpoint], Callable[[Sequence[Rows]], list[Logits]]]
+NetMaker = Callable[[Checkpoint], Callable[[Sequence[Rows], int | None], list[Logits]]]
 
 
 def cmn_blocks(static: Iterable[Rows], config: FeatureConfig, lookahead: int | None = None) -> Iterator[Rows]:
@@ -298,7 +298,7 @@ def local_cmn_blocks(static: Iterable[Rows], config: FeatureConfig) -> Iterator[
 
 def logit_blocks(
     centred: Iterable[Rows],
-    apply: Callable[[Rows], Rows],
+    apply: Callable[[Rows, int | None], Rows],
     model: ModelConfig,
     features: FeatureConfig,
     block_frames: int = BLOCK_FRAMES,
@@ -311,7 +311,8 @@ def logit_blocks(
     centred : iterable of ndarray, shape = (n, static_dims)
         Cut anywhere.
     apply : callable
-        (n_frames, static_dims) of a whole recording to its logits, (n_output_frames, classes).
+        (n_frames, static_dims) of a whole recording to its logits, (n_output_frames, classes), of which it may be asked
+        for some at the end only.
     model, features : ModelConfig, FeatureConfig
         The receptive field and the stride of `apply`.
     block_frames : int
@@ -329,7 +330,9 @@ def logit_blocks(
     stride = model.time_stride
     narrow = model if whole_context else model.model_copy(update={"context": 0})
     behind, ahead = (_to_multiple((receptive_field(each, features) - 1) // 2, stride) for each in (model, narrow))
-    return in_windows(centred, apply, behind, ahead, _to_multiple(block_frames, stride), (stride, 1))
+    size = _to_multiple(block_frames, stride)
+    last = None if whole_context else (2 * ahead + size) // stride  # most of a window serves the mean alone
+    return in_windows(centred, lambda rows: apply(rows, last), behind, ahead, size, (stride, 1))
 
 
 def _to_multiple(frames: int, stride: int) -> int:
@@ -384,7 +387,8 @@ class Forward:
         watched = gate.watch(static) if gated else static
         centred = local_cmn_blocks(watched, features) if local else cmn_blocks(watched, features, after)
         size = block_frames if after is None else max(after, 1)
-        logits = logit_blocks(centred, lambda rows: self._forward([rows])[0], model, features, size, after is None)
+        apply = lambda rows, last: self._forward([rows], last)[0]  # noqa: E731
+        logits = logit_blocks(centred, apply, model, features, size, after is None)
         return gate.apply(logits) if gated else logits
 
     def batch(self, statics: Sequence[Rows]) -> list[Logits]:
@@ -405,15 +409,15 @@ class Forward:
         samples, seconds = sound_file.read(path, config.sample_rate, channel)
         return seconds, extractor(config, self.device).static(samples)
 
-    def _forward(self, features: Sequence[Rows]) -> list[Logits]:
-        """Map features after CMN, each (n_frames, static_dims), to logits.
+    def _forward(self, features: Sequence[Rows], last: int | None = None) -> list[Logits]:
+        """Map features after CMN, each (n_frames, static_dims), to logits; with `last`, of so many frames at the end.
 
         Raises
         ------
         InputError
             A logit is not finite, as those of a net with huge weights are.
         """
-        rows = self._net(features)
+        rows = self._net(features, last)
         if not all(bool(np.isfinite(each).all()) for each in rows):
             raise InputError("the model's output is not finite: NaN or inf", "use another model, or train it again")
         return rows

@@ -292,7 +292,7 @@ class TorchNet:
         self.mean, self.std = (torch.from_numpy(each).to(self.device) for each in (checkpoint.mean, checkpoint.std))
 
     @torch.inference_mode()
-    def __call__(self, recordings: Sequence[Rows]) -> list[Rows]:
+    def __call__(self, recordings: Sequence[Rows], last: int | None = None) -> list[Rows]:
         """Return the logits of recordings, (n_output_frames, classes), of features after CMN, (n_frames, dims)."""
         if not any(map(len, recordings)):  # all are shorter than a window
             return [np.zeros((0, self.net.output.out_channels), np.float32) for _ in recordings]

@@ -46,12 +46,15 @@ class NumpyNet:
         self._norm = _Norm("norm", weights) if net.normed else None
         self._output = np.ascontiguousarray(weights["output.weight"][:, :, 0, 0].T), weights["output.bias"]
 
-    def __call__(self, recordings: Sequence[Rows]) -> list[Rows]:
-        """Return the logits of recordings, (n_output_frames, classes), of features after CMN, (n_frames, dims)."""
-        with np.errstate(all="ignore"), _in_threads() as each:
-            return [self._logits(centred, each) for centred in recordings]
+    def __call__(self, recordings: Sequence[Rows], last: int | None = None) -> list[Rows]:
+        """Return the logits of recordings, (n_output_frames, classes), of features after CMN, (n_frames, dims).
 
-    def _logits(self, centred: Rows, each: Each) -> Rows:
+        With `last`, only so many frames at the end are asked for: those before may be zeros.
+        """
+        with np.errstate(all="ignore"), _in_threads() as each:
+            return [self._logits(centred, each, last) for centred in recordings]
+
+    def _logits(self, centred: Rows, each: Each, last: int | None) -> Rows:
         weight, bias = self._output
         if not len(centred):
             return np.zeros((0, len(bias)), np.float32)
@@ -62,16 +65,17 @@ class NumpyNet:
                 bands = x.shape[1] // pool
                 x = x[:, : bands * pool].reshape(len(x), bands, pool, -1).max(2)
         x = x.transpose(0, 2, 1).reshape(len(x), 1, -1)
-        changes = None
+        changes, cut = None, 0
         for number, dense in enumerate(self._dense):
             if changes is not None:
                 x = changes(number - 1, x)
             x = dense(x, each)
             if number == 0 and self._context is not None:
-                changes = self._context(x)
+                cut = max(len(x) - last, 0) if last else 0
+                changes, x = self._context(x, cut), x[cut:]
         logits: Rows = (x if self._norm is None else self._norm(x))[:, 0] @ weight
         logits += bias
-        return logits
+        return np.pad(logits, ((cut, 0), (0, 0))) if cut else logits
 
     def _as_channels(self, x: Rows) -> Rows:
         """Return features without bands as (n_frames, 1, channels x dims), of the mean of their layers."""
@@ -105,8 +109,9 @@ class _Context:
         pairs = [(weights[f"context.{name}.weight"].T, weights[f"context.{name}.bias"]) for name in names]
         self._down, self._up = pairs[0], pairs[1:]
 
-    def __call__(self, x: Rows) -> Callable[[int, Rows], Rows]:
-        at = np.arange(len(x))
+    def __call__(self, x: Rows, cut: int) -> Callable[[int, Rows], Rows]:
+        """Return what changes the inputs of layers, of the frames from `cut` on."""
+        at = np.arange(cut, len(x))
         first, end = np.maximum(at - self._half, 0), np.minimum(at + self._half + 1, len(x))
         sums = np.concatenate([np.zeros((1, x.shape[2])), x[:, 0].cumsum(0, dtype=np.float64)])
         means = ((sums[end] - sums[first]) / (end - first)[:, None]).astype(np.float32)

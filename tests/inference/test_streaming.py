@@ -74,7 +74,7 @@ class Whole:
         frames = torch.tensor([len(static)])
         return self.net_of(net_input(static[None], frames, self.mean, self.std, self.features))
 
-    def apply_to_centred(self, centred: NDArray[np.float32]) -> NDArray[np.float32]:
+    def apply_to_centred(self, centred: NDArray[np.float32], last: int | None = None) -> NDArray[np.float32]:
         frames, features = torch.tensor([len(centred)]), torch.from_numpy(centred)
         return self.net_of(net_input_after_cmn(features[None], frames, self.mean, self.std, self.features)).numpy()
 

@@ -2,7 +2,7 @@
 
 import { derivative } from "./features.js";
 import { ROWS } from "./matrix.js";
-import { inWindows } from "./rows.js";
+import { inWindows, joined } from "./rows.js";
 
 const CHUNK = 1024; // rows of a product that are gathered at a time
 const EPSILON = 1e-5; // of the layer normalisation
@@ -83,10 +83,12 @@ export class Net {
     }
   }
 
-  // Returns the logits, n x classes, of features after the sliding mean, of a whole recording.
-  forward(rows) {
+  // Returns the logits, n x classes, of features after the sliding mean, of a whole recording; of `last` frames at its end, if
+  // no more are asked for: those before may be zeros.
+  forward(rows, last = Infinity) {
     if (!rows.length) return new Float32Array(0);
-    const stride = this.config.time_stride, frames = rows.length / this.dims, count = Math.ceil(frames / stride);
+    const stride = this.config.time_stride, frames = rows.length / this.dims;
+    let count = Math.ceil(frames / stride), cut = 0;
     let state = { values: this.input(rows, frames), frames, bands: this.dims, channels: 1 + this.features.deltas };
     this.convs.forEach((layer, k) => {
       state = this.convolved(state, layer, k ? 1 : stride);
@@ -97,14 +99,17 @@ export class Net {
     this.dense.forEach((layer, k) => {
       if (heard) values = this.changed(values, heard, this.context.up[k - 1]);
       values = this.denselyApplied(values, count, layer);
-      if (!k && this.context) heard = this.heardAround(values, count);
+      if (k || !this.context) return;
+      cut = Math.max(count - last, 0);
+      [heard, values] = [this.heardAround(values, count), values].map((each) => each.subarray((cut / count) * each.length));
+      count -= cut;
     });
     if (this.norm) values = normalised(values, values.length / count, this.norm);
     const logits = this.product(values, count, this.output, (out, t, result) => {
       for (let k = 0; k < this.classes; k += 1) result[t * this.classes + k] = out[t * this.output.packed.columns + k];
     });
     if (!logits.every(Number.isFinite)) throw new Error("The model's output is not finite: use another model.");
-    return logits;
+    return cut ? joined(new Float32Array(cut * this.classes), logits) : logits;
   }
 
   // Appends derivatives and normalises; frame by frame, band by band, channel by channel.
@@ -242,5 +247,6 @@ export function logitBlocks(blocks, net, lookahead = Infinity) {
   const half = (config) => upTo(Math.floor((receptiveField(config, features, spans) - 1) / 2), stride);
   const size = upTo(live ? Math.max(lookahead, 1) : BLOCK_FRAMES, stride);
   const reach = { behind: half(model), ahead: half(live ? { ...model, context: 0 } : model), size, stride, made };
-  return inWindows(blocks, dims, (rows) => net.forward(rows), reach);
+  const last = live ? (2 * reach.ahead + size) / stride : Infinity; // most of a window serves the mean alone
+  return inWindows(blocks, dims, (rows) => net.forward(rows, last), reach);
 }
