@@ -50,6 +50,10 @@ class Decode:
     live: Annotated[bool, Option("--live", help=
         "Standard input is a microphone: recognise each phone within about 2 s, without waiting for the sound that the "
         "model averages later. A few phones are others than those of the whole recording.")] = False
+    folder_cmn: Annotated[bool, Option("--folder-cmn", help=
+        "The recordings of a folder are of one speaker and one microphone: the mean that is subtracted from the "
+        "features of each (CMN) leans to that of all, the more the shorter it is. Fewer errors in single words.")
+    ] = False
     lm: opt.Lm = None
     lm_weight: opt.LmWeight = None
     beam: opt.Beam = None
@@ -95,6 +99,8 @@ def _check(given: Decode, audio: list[Path]) -> None:
         raise InputError("--textgrids has intervals of a tier, and none is named", "give --tier NAME too")
     if given.tier and (cluster or str(audio[0]) == "-"):
         raise InputError("--tier decodes files here, without --cluster", "leave one of the two out")
+    if given.folder_cmn and (cluster or given.tier or str(audio[0]) == "-"):
+        raise InputError("--folder-cmn decodes whole files here, without --cluster and --tier", "leave it out")
     if cluster and str(audio[0]) == "-":
         raise InputError("--cluster decodes files", "leave it out, or name files")
 
@@ -111,7 +117,7 @@ def _decode(given: Decode, audio: list[Path]) -> int:
     if str(audio[0]) != "-":
         check_some(audio)
     options = _output(given)
-    work = Work(given.jobs, given.alternatives, given.channel, given.live, given.raw)
+    work = Work(given.jobs, given.alternatives, given.channel, given.live, given.raw, given.folder_cmn)
     choice = opt.ModelChoice(
         place=_suited(given.model, given.language, LISTED),
         device=opt.Device.cpu if given.cluster else given.device,

@@ -320,16 +320,41 @@ def _own(config: FeatureConfig) -> FeatureExtractor:
 
 # The most that `local_cmn` raises quiet frames above what `sliding_cmn` does: nats of power, 30 dB.
 MAX_GAIN = 7.0
+PRIOR_SECONDS = 1.0  # of speech that a prior mean counts as; of 0.5, 1, 2 and 4 the best on words of 20 languages
 
 Reals = NDArray[np.float64]
 
 
-def sliding_cmn(static: Rows, config: FeatureConfig) -> Rows:
-    """Subtract the power-weighted sliding mean, shape = (n_frames, static_dims); see `filterbank.sliding_cmn`."""
+def sliding_cmn(static: Rows, config: FeatureConfig, prior: Rows | None = None) -> Rows:
+    """Subtract the power-weighted sliding mean, shape = (n_frames, static_dims); see `filterbank.sliding_cmn`.
+
+    A prior mean, shape = (static_dims,), counts as `PRIOR_SECONDS` of speech: the mean is the MAP estimate of that of a
+    normal distribution (Gauvain and Lee 1994, eq. 25).
+    """
     if config.cmn_window_ms is None:
         return static
     known = static.astype(np.float64)
-    return (known - _sliding_mean(known, _power(known, config), *config.cmn_frames)).astype(np.float32)
+    mean = _sliding_mean(known, _power(known, config), *config.cmn_frames)
+    if prior is not None:
+        starts, ends = _window_ends(len(known), *config.cmn_frames)
+        frames = PRIOR_SECONDS * 1000 / config.shift_ms
+        mean += (frames / (frames + ends - starts))[:, None] * (prior - mean)
+    return (known - mean).astype(np.float32)
+
+
+def common_mean(statics: Iterable[Rows], config: FeatureConfig) -> Rows:
+    """Return the power-weighted mean of all frames of recordings, shape = (static_dims,): a prior for `sliding_cmn`.
+
+    What a voice, a microphone and a room add is better known from many short recordings than from each alone, whose
+    own mean is that of its phones too. Zeros if the recordings hold no frame.
+    """
+    total, weight = np.zeros(config.static_dims), 0.0
+    for static in statics:
+        known = static.astype(np.float64)
+        power = _power(known, config)
+        total += (power * known).sum(0)
+        weight += float(power.sum())
+    return (total / max(weight, 1)).astype(np.float32)
 
 
 def local_cmn(static: Rows, config: FeatureConfig) -> Rows:
@@ -360,13 +385,18 @@ def _power(known: Reals, config: FeatureConfig) -> Reals:
 
 def _sliding_mean(values: Reals, weights: Reals, before: int, after: int) -> Reals:
     """Return the weighted mean over `before` and `after` frames around each; weights >= 1."""
-    steps = np.arange(len(values))
-    ends = np.minimum(steps + after + 1, len(values))
-    starts = np.maximum(np.minimum(steps - before, ends - 1), 0)
+    starts, ends = _window_ends(len(values), before, after)
     sums = np.zeros((len(values) + 1, values.shape[1] + 1))
     np.cumsum(np.concatenate([weights * values, weights], 1), axis=0, out=sums[1:])
     inside = sums[ends] - sums[starts]
     return np.asarray(inside[:, :-1] / np.maximum(inside[:, -1:], 1))
+
+
+def _window_ends(count: int, before: int, after: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first frame of the window around each of `count` frames, and the one after its last."""
+    steps = np.arange(count)
+    ends = np.minimum(steps + after + 1, count)
+    return np.maximum(np.minimum(steps - before, ends - 1), 0), ends
 
 
 def net_input(centred: Rows, mean: Rows, std: Rows, config: FeatureConfig) -> Rows:

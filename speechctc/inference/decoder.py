@@ -21,6 +21,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.features.activity import ActivityGate
+from speechctc.features.extractor import common_mean, extractor
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import BEYOND, MIN_DURATION, Calibration, FrameClock, Segment, Segmenter, lasting
 from speechctc.inference.streaming import (
@@ -76,6 +77,7 @@ class Decoder:
     lstm : LanguageModel, optional
         Ranks the hypotheses of the search, with or without the checkpoint's n-gram.
     net : callable
+    cmn_prior : ndarray, shape = (static_dims,), optional
         As for `Forward`.
 
     Attributes
@@ -95,7 +97,7 @@ class Decoder:
     """
 
     # What the constructor takes.
-    PARTS: ClassVar[tuple[str, ...]] = ("checkpoint", "device", "calibration", "lstm", "net")
+    PARTS: ClassVar[tuple[str, ...]] = ("checkpoint", "device", "calibration", "lstm", "net", "cmn_prior")
 
     def __init__(
         self,
@@ -104,11 +106,13 @@ class Decoder:
         calibration: Calibration | None = None,
         lstm: LanguageModel | None = None,
         net: NetMaker = NumpyNet,
+        cmn_prior: Rows | None = None,
     ) -> None:
         self.checkpoint, self.device, self.lstm, self.net = checkpoint, device, lstm, net
+        self.cmn_prior = cmn_prior
         self.calibration = calibration or Calibration()
         self.config, self.inventory = checkpoint.config, checkpoint.inventory
-        self.forward = Forward(checkpoint, device, net)
+        self.forward = Forward(checkpoint, device, net, cmn_prior)
         self.clock = FrameClock.of(self.config.features, self.config.model)
         self.folder: Path | None = None
         self.about = ""
@@ -147,6 +151,29 @@ class Decoder:
     def replaced(self, **parts: Any) -> Self:
         """Return one with other parts, by the names that the constructor has for them."""
         return type(self)(**{name: getattr(self, name) for name in self.PARTS} | parts)
+
+    def centred_on(self, recordings: Iterable[str | Path], jobs: int = 0, channel: int | None = None) -> Self:
+        """Return a decoder that expects the common mean of these files: CMN by speaker.
+
+        They are of one speaker, microphone and room. The shorter a recording, the more its mean is that of its phones,
+        and the more the common one counts (see `features.sliding_cmn`). A file that cannot be read is left out.
+
+        Raises
+        ------
+        InputError
+            The model subtracts no mean.
+        """
+        features = self.config.features
+        if features.cmn_window_ms is None:
+            raise InputError("the model subtracts no mean: features.cmn_window_ms is null", "decode without that")
+
+        def static(path: str | Path) -> Rows:
+            with opened(path, None, channel, features.sample_rate) as (_, blocks):
+                rows = list(extractor(features, self.device).blocks(blocks))
+            return np.concatenate([np.zeros((0, features.static_dims), np.float32), *rows])
+
+        known = (each for each in map_in_threads(static, recordings, jobs) if not isinstance(each, InputError))
+        return self.replaced(cmn_prior=common_mean(known, features))
 
     def restricted(self, checkpoint: Checkpoint, lstm: LanguageModel | None) -> Self:
         """Return one of a checkpoint and an LSTM that have fewer phones."""

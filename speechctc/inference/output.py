@@ -42,6 +42,8 @@ class Work(NamedTuple):
     raw_rate : int, optional
         Rate of raw 16-bit little-endian mono samples on standard input, Hz; None: it is a sound file. Only a WAV file
         is decoded while it is read.
+    folder_cmn : bool
+        Expect the common mean of the recordings of a folder in each of them; see `Decoder.centred_on`.
     cluster : str, optional
         The scheduler of a Dask cluster whose workers align, ``tcp://host:8786``; None: the threads of this machine.
     """
@@ -51,6 +53,7 @@ class Work(NamedTuple):
     channel: int | None = None
     live: bool = False
     raw_rate: int | None = None
+    folder_cmn: bool = False
     cluster: str | None = None
 
 

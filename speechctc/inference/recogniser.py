@@ -23,7 +23,7 @@ from speechctc.inference.placement import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Calibration
-from speechctc.inference.streaming import Forward, opened
+from speechctc.inference.streaming import Forward, Rows, opened
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.search import lm_settings
@@ -56,9 +56,11 @@ class Recogniser(Decoder):
         What is usual in speech that is right.
     judge : Path, optional
         File of the net that scores phones, in place of the model's own.
+    cmn_prior : ndarray, shape = (static_dims,), optional
+        As for `Decoder`.
     """
 
-    PARTS = ("checkpoint", "device", "calibration", "lstm", "boundaries", "goodness", "judge")
+    PARTS = ("checkpoint", "device", "calibration", "lstm", "boundaries", "goodness", "judge", "cmn_prior")
 
     def __init__(
         self,
@@ -69,8 +71,9 @@ class Recogniser(Decoder):
         boundaries: BoundaryModel | None = None,
         goodness: Goodness | None = None,
         judge: Path | None = None,
+        cmn_prior: Rows | None = None,
     ) -> None:
-        super().__init__(checkpoint, device, calibration, lstm, net_on(device))
+        super().__init__(checkpoint, device, calibration, lstm, net_on(device), cmn_prior)
         self.boundaries, self.judge = boundaries, judge
         self.goodness = goodness or Goodness.untaught(checkpoint.inventory.phones)
 

@@ -253,7 +253,9 @@ Logits = NDArray[np.float32]
 NetMaker = Callable[[Checkpoint], Callable[[Sequence[Rows], int | None], list[Logits]]]
 
 
-def cmn_blocks(static: Iterable[Rows], config: FeatureConfig, lookahead: int | None = None) -> Iterator[Rows]:
+def cmn_blocks(
+    static: Iterable[Rows], config: FeatureConfig, lookahead: int | None = None, prior: Rows | None = None
+) -> Iterator[Rows]:
     """Yield static features after sliding CMN, as soon as the frames that it needs are known.
 
     Parameters
@@ -263,6 +265,8 @@ def cmn_blocks(static: Iterable[Rows], config: FeatureConfig, lookahead: int | N
     config : FeatureConfig
     lookahead : int, optional
         Most frames after each in its mean, at least; by default those of the config.
+    prior : ndarray, shape = (static_dims,), optional
+        As for `sliding_cmn`.
 
     Yields
     ------
@@ -272,7 +276,7 @@ def cmn_blocks(static: Iterable[Rows], config: FeatureConfig, lookahead: int | N
     behind, ahead = config.cmn_reach
     size = None if lookahead is None or lookahead >= ahead else max(lookahead, 1)
     ahead = ahead if size is None else lookahead or 0
-    return in_windows(static, lambda frames: sliding_cmn(frames, config), behind, ahead, size)
+    return in_windows(static, lambda frames: sliding_cmn(frames, config, prior), behind, ahead, size)
 
 
 def local_cmn_blocks(static: Iterable[Rows], config: FeatureConfig) -> Iterator[Rows]:
@@ -350,10 +354,14 @@ class Forward:
         Where a pretrained encoder computes, as torch names it. Other features are computed on the CPU.
     net : callable
         Returns what computes the logits of a checkpoint: `NumpyNet`, or `speechctc.model.net.TorchNet` on the device.
+    cmn_prior : ndarray, shape = (static_dims,), optional
+        The mean to expect, before a recording is read; see `features.sliding_cmn`.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: str = "cpu", net: NetMaker = NumpyNet) -> None:
-        self.config, self.device, self._net = checkpoint.config, device, net(checkpoint)
+    def __init__(
+        self, checkpoint: Checkpoint, device: str = "cpu", net: NetMaker = NumpyNet, cmn_prior: Rows | None = None
+    ) -> None:
+        self.config, self.device, self._net, self._prior = checkpoint.config, device, net(checkpoint), cmn_prior
         self.phones = checkpoint.inventory.phones
 
     def in_blocks(
@@ -385,7 +393,7 @@ class Forward:
         gate = ActivityGate(self.config, self.phones)
         static = extractor(features, self.device).blocks(samples)
         watched = gate.watch(static) if gated else static
-        centred = local_cmn_blocks(watched, features) if local else cmn_blocks(watched, features, after)
+        centred = local_cmn_blocks(watched, features) if local else cmn_blocks(watched, features, after, self._prior)
         size = block_frames if after is None else max(after, 1)
         apply = lambda rows, last: self._forward([rows], last)[0]  # noqa: E731
         logits = logit_blocks(centred, apply, model, features, size, after is None)
@@ -393,7 +401,7 @@ class Forward:
 
     def batch(self, statics: Sequence[Rows]) -> list[Logits]:
         """Return the logits of several recordings from static features, each (n_frames, static_dims)."""
-        return self._forward([sliding_cmn(static, self.config.features) for static in statics])
+        return self._forward([sliding_cmn(static, self.config.features, self._prior) for static in statics])
 
     def static(self, path: Path, most: int, channel: int | None = None) -> tuple[float, Rows | None]:
         """Return a recording's seconds and its static features; 0 and None if these exceed `most` frames.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,9 @@ def decode(
     reporter.note(*left_out(arguments))
     empty: list[Path] = []
     say_if_uncalibrated(recogniser, options, reporter)
-    recordings = left_to_do(recordings, options, reporter)
+    every, recordings = recordings, left_to_do(recordings, options, reporter)
+    if work.folder_cmn:
+        source = _by_folder(every)
     with (
         source(recogniser, recordings, work, reporter)
         if source and recordings
@@ -102,6 +104,23 @@ def decode(
     if doubt and (note := doubt.note()):
         reporter.warn(note)
     return status
+
+
+def _by_folder(every: Sequence[Recording]) -> Source:
+    """Return a source that decodes the recordings of a folder with the common mean of all of `every` that lie there."""
+
+    @contextmanager
+    def source(
+        recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter
+    ) -> Iterator[Iterator[Any]]:
+        yield chain.from_iterable(
+            recogniser.centred_on(
+                [each.path for each in every if each.path.parent == folder], work.jobs, work.channel
+            ).decode_all([each.path for each in group], work.jobs, work.alternatives, work.channel)
+            for folder, group in groupby(recordings, lambda each: each.path.parent)
+        )
+
+    return source
 
 
 def _watched(recordings: Sequence[Recording], results: Iterable[Any], empty: list[Path]) -> Iterator[Any]:

@@ -1,0 +1,119 @@
+"""CMN by folder: one mean for the recordings of a speaker, from Python and by decode --folder-cmn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from speechctc.core.errors import InputError
+from speechctc.features.extractor import extractor, sliding_cmn
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.streaming import cmn_blocks
+from tests.command import Command, one_line_error
+from tests.tiny_model import sing, write_song
+from tests.tones import RATE
+
+SONGS = {"ab/a.wav": ["low", "mid", "top"], "ab/b.wav": ["top", "high"], "c/c.wav": ["mid", "low", "mid", "high"]}
+
+
+@pytest.fixture
+def model(tiny_model: Path) -> Recogniser:
+    """Return a model that subtracts a mean, though it was taught without."""
+    plain = Recogniser.load(tiny_model / "best", "cpu")
+    features = plain.config.features.model_copy(update={"cmn_window_ms": (3000.0, 3000.0)})
+    config = plain.config.model_copy(update={"features": features})
+    return plain.replaced(checkpoint=replace(plain.checkpoint, config=config))
+
+
+def write_songs(folder: Path) -> list[Path]:
+    for seed, (name, song) in enumerate(SONGS.items()):
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_song(folder / name, song, seed)
+    return [folder / name for name in SONGS]
+
+
+def samples_of(path: Path) -> NDArray[np.float32]:
+    samples: NDArray[np.float32] = soundfile.read(path, dtype="float32")[0]
+    return samples
+
+
+def test_of_one_short_recording_it_is_the_mean_that_is_subtracted_anyway(model: Recogniser, tmp_path: Path) -> None:
+    (first, *_) = write_songs(tmp_path)
+    own, same = model.logits(samples_of(first), RATE), model.centred_on([first]).logits(samples_of(first), RATE)
+    np.testing.assert_allclose(same, own, atol=2e-4 * np.abs(own).max())
+
+
+def test_it_leans_to_the_mean_of_all_frames_weighted_by_the_power_around_each(
+    model: Recogniser, tmp_path: Path
+) -> None:
+    paths, features = write_songs(tmp_path), model.config.features
+    total, weights, statics = np.zeros(features.static_dims), 0.0, []
+    for path in paths:
+        static = extractor(features).static(samples_of(path)).astype(np.float64)
+        statics.append(static.astype(np.float32))
+        for at, frame in enumerate(static):
+            near = static[max(at - features.power_window_frames, 0) : at + features.power_window_frames + 1].mean(1)
+            weight = np.exp(np.maximum(near, 0)).mean() if frame.mean() > 0 else 1.0
+            total, weights = total + weight * frame, weights + weight
+    made = model.centred_on(paths)
+    assert made.cmn_prior is not None and model.cmn_prior is None
+    np.testing.assert_allclose(made.cmn_prior, total / weights, rtol=1e-5)
+    shares = [100 / (100 + len(static)) for static in statics]  # a second of 10 ms a frame, and less than the window
+    own = [static - sliding_cmn(static, features) for static in statics]
+    means = [(1 - share) * mean + share * made.cmn_prior for share, mean in zip(shares, own, strict=True)]
+    whole = made.net(made.checkpoint)([static - mean for static, mean in zip(statics, means, strict=True)])
+    for path, expected, batched in zip(paths, whole, made.forward.batch(statics), strict=True):
+        np.testing.assert_allclose(made.logits(samples_of(path), RATE), expected, atol=1e-4)
+        np.testing.assert_allclose(batched, expected, atol=1e-4)
+    assert made.with_settings(["decode.beam=3"]).cmn_prior is made.cmn_prior
+
+
+def test_a_level_that_all_recordings_share_changes_nothing(model: Recogniser, tmp_path: Path) -> None:
+    paths, quiet = write_songs(tmp_path), []
+    for path in paths:
+        quiet.append(path.with_name("quiet-" + path.name))
+        soundfile.write(quiet[-1], samples_of(path) / 2, RATE, subtype="FLOAT")
+    loud, soft = model.centred_on(paths), model.centred_on(quiet)
+    for path, quieter in zip(paths, quiet, strict=True):
+        logits = loud.logits(samples_of(path), RATE)
+        np.testing.assert_allclose(soft.logits(samples_of(quieter), RATE), logits, atol=0.02 * np.abs(logits).max())
+
+
+def test_of_a_model_that_subtracts_no_mean_it_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="subtracts no mean"):
+        Recogniser.load(tiny_model / "best", "cpu").centred_on(write_songs(tmp_path))
+
+
+def test_each_folder_has_its_own_and_what_is_there_already_counts(speechctc: Command, here: Path) -> None:
+    write_songs(here)
+    command = ("decode", "--folder-cmn", "--out", "made", "--skip-existing", "ab", "c")
+    assert speechctc(*command).status == 0
+    (there,) = (here / "made").rglob("b.txt")
+    whole = there.read_text()
+    there.unlink()
+    assert speechctc(*command).status == 0 and there.read_text() == whole
+    alone = speechctc("decode", "ab", "--folder-cmn").out.splitlines()
+    assert alone[1].partition("\t")[2] == whole.strip()
+    (here / "ab" / "d.wav").write_bytes(b"no sound")
+    done = speechctc("decode", "ab", "--folder-cmn")
+    assert done.status == 1 and "d.wav" in done.err and len(done.out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("arguments", [["-"], ["a.wav", "--tier", "turns"], ["a.wav", "--cluster", "tcp://here:1"]])
+def test_where_it_cannot_be_it_is_refused(speechctc: Command, here: Path, arguments: list[str]) -> None:
+    soundfile.write(here / "a.wav", sing(["low"], np.random.default_rng(0))[0], RATE)
+    assert "--folder-cmn" in one_line_error(speechctc("decode", *arguments, "--folder-cmn"))
+
+
+def test_while_a_long_recording_is_read_it_is_as_of_the_whole(model: Recogniser, tmp_path: Path) -> None:
+    paths, features = write_songs(tmp_path), model.config.features
+    static = extractor(features).static(sing(["low", "top", "mid"] * 30, np.random.default_rng(0))[0])
+    assert len(static) > sum(features.cmn_frames)
+    prior = model.centred_on(paths).cmn_prior
+    blocks = cmn_blocks(iter(np.array_split(static, 7)), features, prior=prior)
+    np.testing.assert_allclose(np.concatenate(list(blocks)), sliding_cmn(static, features, prior), atol=1e-4)
