@@ -23,7 +23,7 @@ corpus: {kind: demo, phones: found}
 data: {dir: features, chunk_mib: 1, dtype: float32}
 features: {mels: 100, deltas: 1}
 model: {convs: [6], dense: [32], time_stride: 2, dropout: 0.2, norm: layer}
-train: {lr: 0.01, batch_size: 8, schedule: cosine, warmup_steps: 10, epochs: 2, save_minutes: 0.002, ema: 0.99}
+train: {lr: 0.01, batch_size: 8, schedule: cosine, warmup_steps: 10, epochs: 8, save_minutes: 0.0005, ema: 0.99}
 augment: {band_masks: 1, time_masks: 1}
 """
 """Dev alone is larger than a chunk, so that both splits are read in chunks, while training and while scoring."""
@@ -88,18 +88,18 @@ def finish(process: subprocess.Popen[bytes], folder: Path, run: str) -> None:
 
 
 def kill_within(process: subprocess.Popen[bytes], folder: Path, run: str) -> int:
-    """Kill a run within its second epoch, after it has saved there; return the step that it can go on from."""
+    """Kill a run within an epoch after its first, once it has saved there; return the step that it can go on from."""
     saved = folder / run / "last" / "checkpoint.json"
     while process.poll() is None:
         try:
             facts = json.loads(saved.read_text())
         except (OSError, ValueError):  # not there yet, or just then replaced
             facts = {}
-        if facts.get("epoch", 0) == 1 and facts.get("dev_per") is None:
+        if facts.get("epoch", 0) >= 1 and facts.get("dev_per") is None:
             process.kill()
             process.wait()
             return int(facts["step"])
-        time.sleep(0.005)
+        time.sleep(0.002)
     sys.exit(f"{run}: ended before it was killed:\n{(folder / f'{run}.log').read_text(errors='replace')[-6000:]}")
 
 
