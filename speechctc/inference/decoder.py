@@ -515,4 +515,5 @@ class Doubt:
         ngram = f"; {why}" if self._with_ngram else ""
         confidence = f"mean confidence {self._sum / self._count:.2f}, below {self._least}"
         what = f"the model of English is less sure of these phones than of English ({confidence})"
-        return f"{what}: this may be noisy speech, or another language, for which there is --model ipa{ngram}"
+        may_be = "noisy speech, an accent that it hardly knows, as most of India, or another language"
+        return f"{what}: this may be {may_be}, for which there is --model ipa{ngram}"
