@@ -49,6 +49,7 @@ OWN = 20  # realisations of a phone that weigh as much as those of all phones, i
 # Realisations of a phone, from which it is judged whether it is told from the one that it is mostly taken for; and in
 # which share of pairs of the two it must fit its own better, or not be taken for one that right speech hardly has.
 LEAST, TOLD = 5, 0.75
+EVERY = "*"
 MIN_SHARE = 1e-4  # share that a file names
 # Exponent of the shares where they weigh the lattice's alternatives, and what is added to each before that.
 WEIGHT, FLOOR = 0.5, 1e-3
@@ -96,9 +97,12 @@ class Usual(NamedTuple):
     gains : ndarray, shape = (2,)
         Of consonants and of vowels: nats that a phone gains with each e-fold by which it is longer.
     unjudged : mapping of str to tuple of str
-        By language, ``""`` for all: the phones that are not told from the one that they are mostly taken for.
+        By language, ``""`` for all: the phones that are not told from the one that they are mostly taken for, or that
+        score low in right speech; `EVERY` stands for all phones.
     persons : (float, float)
         Between which means of scores 95 % of right speakers lie.
+    languages : tuple of str
+        Whose right speech was heard; none: it is not known.
     """
 
     quantiles: Array
@@ -106,6 +110,7 @@ class Usual(NamedTuple):
     gains: Array
     unjudged: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     persons: tuple[float, float] = (0.0, 1.0)
+    languages: tuple[str, ...] = ()
 
 
 class Spoken(NamedTuple):
@@ -195,7 +200,8 @@ class Goodness:
         spread = 1.96 * float(means.std(ddof=1)) if len(means) > 1 else 1.0
         middle = float(means.mean()) if len(means) else 0.5
         range_ = max(middle - spread, 0.0), min(middle + spread, 1.0)
-        return replace(self, usual=found.usual and found.usual._replace(persons=range_))
+        languages = tuple(filter(None, failed))
+        return replace(self, usual=found.usual and found.usual._replace(persons=range_, languages=languages))
 
     def _not_told(self, seen: Evidence, known: Sequence[str]) -> list[str]:
         """Return the phones, without those known, that fit no better than where what they are taken for was said."""
@@ -223,18 +229,26 @@ class Goodness:
         low, high = self.usual.persons
         told = f"Of 100 people whose speech is right, 95 have a mean score from {low:.2f} to {high:.2f}"
         codes = dict.fromkeys(["", *(each.partition("-")[0] for each in languages)])
-        grey = [
-            f"{' '.join(self.usual.unjudged[each])} ({each or 'any'})" for each in codes if each in self.usual.unjudged
-        ]
-        why = "Without a score, as the model takes them for other sounds in right speech too"
-        return f"{told}. {why}: {', '.join(grey)}" if grey else told
+        unjudged = {each: self.usual.unjudged[each] for each in codes if each in self.usual.unjudged}
+        grey = [f"{' '.join(own)} ({code or 'any'})" for code, own in unjudged.items() if EVERY not in own]
+        unheard = [each for each in codes if each and self.usual.languages and each not in self.usual.languages]
+        notes = {
+            "Without a score, as the model takes them for other sounds in right speech too": grey,
+            "Not judged, as right speech scores low too": [code for code, own in unjudged.items() if EVERY in own],
+            "Sounds are compared with those of other languages, as no right speech was heard of": unheard,
+        }
+        return ". ".join([told, *(f"{why}: {', '.join(which)}" for why, which in notes.items() if which)])
 
     def is_judged(self, labels: Labels) -> NDArray[np.bool_]:
         """Return whether phones of the language have scores, by their classes."""
-        known: Mapping[str, tuple[str, ...]] = self.usual.unjudged if self.usual else {}
-        own = self.language.partition("-")[0]
-        left = {*known.get("", ()), *known.get(own, ())}
+        left = self._unjudged()
         return np.array([False, *(each not in left for each in self.phones)])[labels]
+
+    def _unjudged(self) -> set[str]:
+        """Return the phones of the language that have no scores."""
+        known: Mapping[str, tuple[str, ...]] = self.usual.unjudged if self.usual else {}
+        left = {*known.get("", ()), *known.get(self.language.partition("-")[0], ())}
+        return {*self.phones} if EVERY in left else left
 
     def weighed(self, seen: Evidence) -> Array:
         """Return the log weight of each alternative, shape = (n, 3 * classes).
@@ -322,8 +336,7 @@ class Goodness:
         if self.usual is not None:
             usual = self.usual
             values |= {name: getattr(usual, name).tolist() for name in ("quantiles", "gains", "seconds")}
-            own = self.language.partition("-")[0]
-            values["unjudged"] = sorted({*usual.unjudged.get("", ()), *usual.unjudged.get(own, ())})
+            values["unjudged"] = sorted(self._unjudged())
         values |= {"ranks": RANKS.tolist(), "piece": PIECE, "context": CONTEXT, "shortest": SHORTEST}
         return values | {"taken_back": TAKEN_BACK, "most": MAX_LOG_ODDS, "told": SAID, "least": TELLING}
 
@@ -348,7 +361,8 @@ class Goodness:
             shares = {"omitted": round(float(row[0]), 5), "said": named(row), "followed": named(row[classes:])}
             phones[phone] = about | shares
         values = {"format": FORMAT, "gains": rounded(usual.gains), "persons": rounded(usual.persons)}
-        values |= {"unjudged": {language: list(each) for language, each in usual.unjudged.items()}, "phones": phones}
+        values |= {"unjudged": {language: list(each) for language, each in usual.unjudged.items()}}
+        values |= {"languages": list(usual.languages), "phones": phones}
         files.write_json(folder / FILE, values)
 
     @classmethod
@@ -400,7 +414,8 @@ def _usual_of(phones: Sequence[str], values: Any) -> Usual:
         raise ValueError
     unjudged = {str(language): tuple(map(str, each)) for language, each in values["unjudged"].items()}
     first = np.vstack([quantiles[:1], quantiles]), np.concatenate([seconds[:1], seconds])  # of the blank, for none
-    return Usual(*first, gains, unjudged, (float(persons[0]), float(persons[1])))
+    languages = tuple(map(str, values.get("languages", ())))
+    return Usual(*first, gains, unjudged, (float(persons[0]), float(persons[1])), languages)
 
 
 def _are_ranked(quantiles: Array) -> bool:

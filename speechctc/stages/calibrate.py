@@ -120,7 +120,8 @@ def right_speech(recogniser: Recogniser, utterances: Sequence[Utterance], langua
         seen: list[Evidence] = []
         options = AlignOptions(judge=partial(collect, seen, recogniser.phones))
         recogniser.place(items=phone_units(each.phones), options=options, **sound_of(each, recogniser))
-        return [Spoken(one, each.speaker, language.partition("-")[0]) for one in seen]
+        own = each.trait("language") or language
+        return [Spoken(one, each.speaker, own.partition("-")[0]) for one in seen]
 
     heard = [one for each in map_in_threads(hear, utterances) if not isinstance(each, InputError) for one in each]
     enough = sum(len(each.seen.labels) for each in heard) >= MIN_CALIBRATION_PHONES

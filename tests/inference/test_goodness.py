@@ -18,7 +18,7 @@ from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.inference import goodness
 from speechctc.inference.alignment import AlignOptions
-from speechctc.inference.goodness import Evidence, Goodness, Spoken, against_others, evidence
+from speechctc.inference.goodness import EVERY, Evidence, Goodness, Spoken, against_others, evidence
 from speechctc.inference.placement import Placement, Posteriors, place
 from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
 from speechctc.inference.segmenter import PhoneScore, Segment
@@ -142,6 +142,21 @@ def test_a_phone_that_right_speech_fails_is_not_judged(tmp_path: Path, language:
     scores = replace(kept, language=language and "xx-yy").scores(placed, posteriors, in_time(placed), OWN)
     assert [each is None for each in scores] == [False, True, False] * 2
     assert "b (any)" in kept.about([language]) and "Of 100 people" in kept.about([language])
+
+
+def test_a_language_that_natives_fail_is_not_judged_and_one_unheard_is_named(tmp_path: Path) -> None:
+    learned = taught(corpus(8, 1), "xx-yy")
+    assert learned.usual is not None and learned.usual.languages == ("xx-yy",)
+    usual = learned.usual._replace(unjudged={"th": (EVERY,)}, languages=("th", "xx"))
+    replace(learned, usual=usual).save(tmp_path)
+    kept = Goodness.load(tmp_path, PHONES)
+    labels = np.array([1, 2, 3, 4])
+    for language, is_judged in (("th", False), ("xx", True), ("xx-yy", True), ("zz", True), ("", True)):
+        of = replace(kept, language=language)
+        assert of.is_judged(labels).tolist() == [is_judged] * 4
+        assert of.plain()["unjudged"] == ([] if is_judged else sorted(PHONES))
+        assert ("Not judged, as right speech scores low too: th" in of.about([language])) == (language == "th")
+        assert ("no right speech was heard of: zz" in of.about([language])) == (language == "zz")
 
 
 @pytest.mark.parametrize(
