@@ -52,6 +52,7 @@ _STOP = 6.0  # closeness of the mouth from which a consonant is a stop
 _MARKS = 4
 _EACH = 12  # numbers for a sound
 DIMS = _MARKS + 2 * _EACH + 1
+SHIFT, SHIFT_DIMS = "shift", 2 * _EACH + 3  # in a file: times `sides_of`, how much later people set boundaries
 
 
 def feature_config(rate: int) -> FeatureConfig:
@@ -95,11 +96,6 @@ def time_of(frame: Floats | NDArray[np.int64]) -> Floats:
     return times
 
 
-def frame_of(seconds: float) -> int:
-    """Return the first frame whose middle is after a time."""
-    return max(round((seconds - WINDOW_MS / 2000) / (SHIFT_MS / 1000) + 0.5), 0)
-
-
 def weight_shapes() -> dict[str, tuple[int, ...]]:
     """Return the shape of each weight of the net."""
     layers: dict[str, tuple[int, ...]] = {
@@ -136,6 +132,18 @@ def scores(weights: Weights, frames: Vectors, vectors: Vectors) -> tuple[Vectors
     return inside @ phones[:, :-1].T + phones[:, -1], first, second
 
 
+def sides_of(vectors: Vectors) -> Floats:
+    """Return what of two phones in a row a boundary's shift is linear in, shape = (n - 1, SHIFT_DIMS).
+
+    That is the last sound of the one and the first sound of the other; all is 0 beside unknown labels.
+    """
+    left, right = vectors[:-1].astype(np.float64), vectors[1:].astype(np.float64)
+    known = (left[:, 2:3] + right[:, 2:3] == 0).astype(np.float64)
+    last, first = range(_MARKS + _EACH, _MARKS + 2 * _EACH), range(_MARKS, _MARKS + _EACH)
+    sides: Floats = known * np.hstack([known, left[:, [0, *last]], right[:, [0, *first]]])
+    return sides
+
+
 def _convolved(x: Vectors, weights: Weights, name: str, dilation: int) -> Vectors:
     weight, result = weights[f"{name}.weight"], np.tile(weights[f"{name}.bias"], (len(x), 1))
     reach = weight.shape[2] // 2 * dilation
@@ -166,25 +174,6 @@ def has_closures(phones: Sequence[str]) -> bool:
     return any(UNRELEASED in phone for phone in spelled(phones, is_arpabet(phones)))
 
 
-def joined(phones: Sequence[str], times: Times) -> tuple[tuple[str, ...], Times]:
-    """Return phones in IPA, with each closure and the stop after it as one phone, from the closure's start.
-
-    A closure without a release becomes the stop.
-    """
-    labels: list[str] = []
-    spans: list[tuple[float, float]] = []
-    open_until = None
-    for phone, (start, end) in zip(phones, times, strict=True):
-        if open_until == start and _is_stop(phone):
-            labels[-1], spans[-1] = phone, (spans[-1][0], end)
-            open_until = None
-            continue
-        open_until = end if UNRELEASED in phone else None
-        labels.append(phone.replace(UNRELEASED, ""))
-        spans.append((start, end))
-    return tuple(labels), tuple(spans)
-
-
 def phone_vectors(phones: Sequence[str], closures: bool) -> Vectors:
     """Return a vector for each phone.
 
@@ -206,7 +195,7 @@ def phone_vectors(phones: Sequence[str], closures: bool) -> Vectors:
 def _vector(phone: str, closures: bool) -> list[float]:
     sounds = () if phone == SILENCE else sounds_of(phone)
     closure = UNRELEASED in phone
-    release = closures and not closure and _is_stop(phone)
+    release = closures and not closure and is_stop(phone)
     marks = [phone == SILENCE, closure, phone != SILENCE and not sounds, release]
     features = [number for sound in sounds for number in _features(sound)] or _signature(phone)
     return [*map(float, marks), *features, float("ː" in phone)]
@@ -226,7 +215,7 @@ def _features(sound: PhoneFeatures) -> list[float]:
     return [float(sound.vowel), closeness, *place, *(float(getattr(sound, name)) for name in names)]
 
 
-def _is_stop(phone: str) -> bool:
+def is_stop(phone: str) -> bool:
     """Return whether a phone begins with a stop that has a release."""
     sounds = sounds_of(phone)
     return bool(sounds) and UNRELEASED not in phone and not sounds[0].vowel and sounds[0].closeness >= _STOP
@@ -357,7 +346,6 @@ PRIOR = 0.04  # scale of the Laplace distribution of true boundaries around the 
 SHARE = 0.95  # of the boundaries, those that are to lie in their intervals
 SPREAD = 1.2  # how much wider an interval is than the lattice says, where the boundary model has no figure of its own
 PAUSE_SPREAD = 2.2  # how much wider still it is beside silence, from half of TIMIT's speakers
-MIN_BOUNDARIES = 40  # boundaries that tell what spread is right
 MIN_HALF_WIDTH = 0.0025  # seconds that an interval reaches at least to each side before it is spread: half a frame
 
 
@@ -408,10 +396,12 @@ class BoundaryModel:
         Of the samples that it was trained on, Hz.
     spread : float
         By how much intervals are wider than the lattice says, so that `SHARE` of the boundaries lie in theirs.
+    shift : ndarray, shape = (SHIFT_DIMS,), optional
+        Times `sides_of`: how much later than the net people set boundaries, seconds; not in sets with closures.
     """
 
-    def __init__(self, weights: Weights, rate: int, spread: float = SPREAD) -> None:
-        self.weights, self.rate, self.spread = weights, rate, spread
+    def __init__(self, weights: Weights, rate: int, spread: float = SPREAD, shift: Vectors | None = None) -> None:
+        self.weights, self.rate, self.spread, self.shift = weights, rate, spread, shift
 
     def place(
         self,
@@ -453,10 +443,11 @@ class BoundaryModel:
         states = _states(phones, starts, ends, pauses, edges)
         if len(frames) <= len(states.labels):
             return Placed(starts, ends)
-        found = marginals(self._lattice(frames, phone_vectors(states.labels, closures), states))
+        vectors = phone_vectors(states.labels, closures)
+        found = marginals(self._lattice(frames, vectors, states))
         if found.total < -1e29:
             return Placed(starts, ends)
-        return _placed(found, states, Placed(starts, ends), self.spread)
+        return _placed(found, states, Placed(starts, ends), self.spread, vectors, None if closures else self.shift)
 
     def _lattice(self, frames: Vectors, vectors: NDArray[np.float32], states: _States) -> Lattice:
         inside, entered, skipped = (each.astype(np.float64) for each in scores(self.weights, frames, vectors))
@@ -479,7 +470,7 @@ class BoundaryModel:
     def save(self, path: Path) -> None:
         """Write the model, to a name that no one reads yet."""
         about = {"format": FORMAT, "rate": str(self.rate), "spread": f"{self.spread:.4f}"}
-        save_tensors(path, self.weights, about)
+        save_tensors(path, self.weights if self.shift is None else {**self.weights, SHIFT: self.shift}, about)
 
     @classmethod
     def load(cls, folder: Path) -> BoundaryModel | None:
@@ -502,30 +493,16 @@ class BoundaryModel:
             feature_config(rate)  # refuses a rate that is none
             spread = float(about.get("spread", SPREAD))
             weights = load_weights(path)
+            shift = weights.pop(SHIFT, None)
             named = {name: value.shape for name, value in weights.items()}
             if not 0 < spread < 1000 or named != weight_shapes():
                 raise ValueError
-            return cls(weights, rate, spread)
+            if shift is not None and shift.shape != (SHIFT_DIMS,):
+                raise ValueError
+            return cls(weights, rate, spread, shift)
         except (SafetensorError, KeyError, ValueError):
             fix = "make it again with speechctc train-boundaries, or delete it"
             raise InputError(f"{path}: not a boundary model that this version reads", fix) from None
-
-
-def spread_for(errors: Floats, intervals: Floats, spread: float) -> float | None:
-    """Return the spread with which `SHARE` of boundaries lie in their intervals; None for too few to tell.
-
-    Parameters
-    ----------
-    errors : ndarray, shape = (n,)
-        By how much each boundary was placed too late, seconds.
-    intervals : ndarray, shape = (n, 2)
-        How far each interval reaches before and after the boundary, seconds, with the spread `spread`.
-    spread : float
-    """
-    if len(errors) < MIN_BOUNDARIES:
-        return None
-    sides = np.where(errors > 0, intervals[:, 0], intervals[:, 1])
-    return float(spread * np.quantile(np.abs(errors) / np.maximum(sides, 1e-4), SHARE))
 
 
 def _states(phones: Sequence[str], starts: Floats, ends: Floats, pauses: bool, edges: tuple[bool, bool]) -> _States:
@@ -553,11 +530,18 @@ def _states(phones: Sequence[str], starts: Floats, ends: Floats, pauses: bool, e
     return _States(labels, optional, np.array(rough), np.array(known), np.array(place, np.int64))
 
 
-def _placed(found: Marginals, states: _States, rough: Placed, spread: float) -> Placed:
+def _placed(
+    found: Marginals, states: _States, rough: Placed, spread: float, vectors: Vectors, shift: Vectors | None
+) -> Placed:
     """Return the medians of the boundaries, and intervals; a pause is there if it is more probable than not."""
     begins, silences = _shares(found.entered + found.skipped), _shares(found.entered)
     left_out = np.append(found.skipped.sum(0)[1:] > 0.5, False)
     pauses = np.array([label == SILENCE for label in states.labels]) & ~left_out
+    if shift is not None:
+        there = np.flatnonzero(pauses | ~states.optional)
+        later = _shifts(np.where(pauses, silences[:, 1], begins[:, 1])[there], vectors[there], shift)
+        begins[there] += later
+        silences[there] += later
     starts, ends = (np.repeat(each[:, None], 3, 1) for each in (rough.starts, rough.ends))
     spreads = np.full((2, len(states.place)), spread)
     for k, state in enumerate(states.place):
@@ -572,6 +556,12 @@ def _placed(found: Marginals, states: _States, rough: Placed, spread: float) -> 
     end[:-1] = np.minimum(end[:-1], start[1:])
     end = np.maximum(end, start)
     return Placed(start, end, _interval(starts, start, spreads[0]), _interval(ends, end, spreads[1]))
+
+
+def _shifts(begun: Floats, vectors: Vectors, shift: Vectors) -> Floats:
+    """Return by how much later the states begin, (n_states, 1), none shorter than half a frame more than a frame."""
+    room = np.maximum(np.diff(begun, append=np.inf) - SHIFT_MS / 1000, 0.0) / 2
+    return np.append(0.0, (sides_of(vectors) @ shift).clip(-room[:-1], room[1:]))[:, None]
 
 
 def _interval(times: Floats, placed: Floats, spread: Floats) -> Floats:

@@ -22,12 +22,16 @@ from speechctc.inference.boundary_model import (
     MELS,
     RANK,
     SCALE,
+    SHARE,
     SHIFT_MS,
     SILENCE,
+    UNRELEASED,
+    WINDOW_MS,
+    Floats,
     Lattice,
     Times,
-    frame_of,
     frames_of,
+    is_stop,
     later,
     marginals,
     phone_vectors,
@@ -39,6 +43,8 @@ MAX_USES, MAX_USES_FINE_TUNING = 12, 24
 LR, FURTHER_LR = 4e-3, 3e-3
 KEPT = 0.3  # share of the weights from before in those of a net that learns further
 NOISE_DB = (15.0, 60.0)  # how far noise that is added is below the loudest parts of the speech
+
+MIN_BOUNDARIES = 40  # boundaries that tell what spread is right
 
 Scores = tuple[Tensor, Tensor, Tensor]
 
@@ -203,6 +209,47 @@ def _noisy(frames: Tensor, rng: np.random.Generator) -> Tensor:
     noisy = np.logaddexp(values, floor + np.log(rng.gamma(4, 0.25, values.shape)))
     noisy += np.cumsum(rng.normal(0, 0.15, bands))
     return torch.from_numpy((noisy / SCALE).astype(np.float32))
+
+
+def spread_for(errors: Floats, intervals: Floats, spread: float) -> float | None:
+    """Return the spread with which `SHARE` of boundaries lie in their intervals; None for too few to tell.
+
+    Parameters
+    ----------
+    errors : ndarray, shape = (n,)
+        By how much each boundary was placed too late, seconds.
+    intervals : ndarray, shape = (n, 2)
+        How far each interval reaches before and after the boundary, seconds, with the spread `spread`.
+    spread : float
+    """
+    if len(errors) < MIN_BOUNDARIES:
+        return None
+    sides = np.where(errors > 0, intervals[:, 0], intervals[:, 1])
+    return float(spread * np.quantile(np.abs(errors) / np.maximum(sides, 1e-4), SHARE))
+
+
+def joined(phones: Sequence[str], times: Times) -> tuple[tuple[str, ...], Times]:
+    """Return phones in IPA, with each closure and the stop after it as one phone, from the closure's start.
+
+    A closure without a release becomes the stop.
+    """
+    labels: list[str] = []
+    spans: list[tuple[float, float]] = []
+    open_until = None
+    for phone, (start, end) in zip(phones, times, strict=True):
+        if open_until == start and is_stop(phone):
+            labels[-1], spans[-1] = phone, (spans[-1][0], end)
+            open_until = None
+            continue
+        open_until = end if UNRELEASED in phone else None
+        labels.append(phone.replace(UNRELEASED, ""))
+        spans.append((start, end))
+    return tuple(labels), tuple(spans)
+
+
+def frame_of(seconds: float) -> int:
+    """Return the first frame whose middle is after a time."""
+    return max(round((seconds - WINDOW_MS / 2000) / (SHIFT_MS / 1000) + 0.5), 0)
 
 
 class Example(NamedTuple):

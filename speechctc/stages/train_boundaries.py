@@ -17,8 +17,16 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.inference.boundary_model import FILE, SHIFT_MS, BoundaryModel, has_closures, joined, spelled, spread_for
-from speechctc.inference.boundary_training import BoundaryNet, Example, examples_of, step_count, train
+from speechctc.inference.boundary_model import FILE, SHIFT_MS, BoundaryModel, has_closures, spelled
+from speechctc.inference.boundary_training import (
+    BoundaryNet,
+    Example,
+    examples_of,
+    joined,
+    spread_for,
+    step_count,
+    train,
+)
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, arrays_of, find_checkpoint

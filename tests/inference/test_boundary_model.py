@@ -16,18 +16,18 @@ from speechctc.inference.boundary_model import (
     DIMS,
     EDGE,
     FILE,
+    SHIFT_DIMS,
     SILENCE,
     SPREAD,
     BoundaryModel,
     Lattice,
     has_closures,
-    joined,
     marginals,
     phone_vectors,
+    sides_of,
     spelled,
-    spread_for,
 )
-from speechctc.inference.boundary_training import BoundaryNet, _gradients, examples_of, train
+from speechctc.inference.boundary_training import BoundaryNet, _gradients, examples_of, joined, spread_for, train
 from speechctc.inference.refinement import Window, refined
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import arrays_of
@@ -227,6 +227,38 @@ def test_a_model_is_read_as_it_was_written(model: BoundaryModel, tmp_path: Path)
         again.place(samples, labels, False, *rough, pauses=True).starts,
         model.place(samples, labels, False, *rough, pauses=True).starts,
     )
+
+
+def test_a_shift_moves_boundaries_by_the_sounds_beside_them(model: BoundaryModel, tmp_path: Path) -> None:
+    """Later by 4 ms, after silence by 9, and earlier before s; phones keep a frame. Labels that are no sounds stay."""
+    shift = np.zeros(SHIFT_DIMS, np.float32)
+    shift[[0, 1]] = 0.004, 0.005
+    before_s = phone_vectors(["s"], False)[0, 4:16] - phone_vectors(["m"], False)[0, 4:16]
+    shift[15:] = -0.012 * before_s / (before_s @ before_s)
+    BoundaryModel(model.weights, RATE, shift=shift).save(tmp_path / FILE)
+    moved = BoundaryModel.load(tmp_path)
+    assert moved is not None
+    for seed in range(5):
+        samples, labels, times = song(7, np.random.default_rng(seed), pause=True)
+        rough = rough_times(times, np.random.default_rng(seed))
+        plain, found = (each.place(samples, labels, False, *rough, pauses=True) for each in (model, moved))
+        vectors = phone_vectors([SILENCE, *labels], False)
+        late = sides_of(vectors) @ shift
+        room = (plain.ends[0] - plain.starts[0] - 0.005) / 2
+        assert found.starts[0] - plain.starts[0] == pytest.approx(min(late[0], room), abs=1e-6)
+        touch = plain.ends[:-1] == plain.starts[1:]
+        assert (np.abs(found.starts[1:] - plain.starts[1:])[touch] <= np.abs(late[1:])[touch] + 1e-9).all()
+        assert ((found.starts[1:] - plain.starts[1:])[touch] * late[1:][touch] >= 0).all()
+        assert (found.ends - found.starts >= 0.005 - 1e-9).all() and (found.starts[1:] >= found.ends[:-1]).all()
+        assert plain.start_intervals is not None and found.start_intervals is not None
+        np.testing.assert_allclose(np.diff(plain.start_intervals), np.diff(found.start_intervals), atol=1e-9)
+        one, other = (each.place(samples, labels, True, *rough, pauses=True).starts for each in (model, moved))
+        np.testing.assert_array_equal(one, other)
+    assert not sides_of(phone_vectors(["s", "7?", "m"], False)).any()
+    damaged = BoundaryModel(model.weights, RATE, shift=shift[1:])
+    damaged.save(tmp_path / FILE)
+    with pytest.raises(InputError, match="not a boundary model"):
+        BoundaryModel.load(tmp_path)
 
 
 def test_what_a_net_knew_is_kept_in_part_when_it_learns_further(
