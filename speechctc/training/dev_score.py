@@ -95,20 +95,20 @@ class _Outputs:
         Of the maxout pieces in the first batch.
     """
 
-    def __init__(self, learner: TrainStep, loader: Loader, classes: int) -> None:
-        self.learner, self.loader = learner, loader
+    def __init__(self, train_step: TrainStep, loader: Loader, classes: int) -> None:
+        self.train_step, self.loader = train_step, loader
         self.sums, self.wins = [0.0, 0.0], PieceWins()
-        self.totals = torch.zeros(3, dtype=torch.float64, device=learner.device)
-        self.best = torch.zeros(classes, dtype=torch.int64, device=learner.device)
+        self.totals = torch.zeros(3, dtype=torch.float64, device=train_step.device)
+        self.best = torch.zeros(classes, dtype=torch.int64, device=train_step.device)
 
     def utterances(self, stopped: Callable[[], bool]) -> Iterator[tuple[int, Rows, Rows]]:
         """Yield the number, the static features and the logits of each utterance of this rank, until stopped."""
-        ranks = self.learner.ranks
+        ranks = self.train_step.ranks
         for batch in self.loader.batches(self.loader.plan(None, ranks.world_size), ranks.rank):
             if batch is None or stopped():
                 return
             logits, frames = self._forward(batch)
-            losses = self.learner.losses(logits, frames, batch).double().cpu()
+            losses = self.train_step.losses(logits, frames, batch).double().cpu()
             feasible = losses.isfinite()
             new = losses[feasible].sum(), torch.from_numpy(batch.counts)[feasible].sum()
             self.sums = [total + float(value) for total, value in zip(self.sums, new, strict=True)]
@@ -120,12 +120,12 @@ class _Outputs:
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return logits and output frames of a batch; of the first, note the wins of the maxout pieces."""
-        if self.wins.layers or self.learner.config.model.activation != "maxout":
-            return self.learner.forward(batch)
-        ends = torch.as_tensor(output_frames(batch.frames, self.learner.config.model))
-        last = int(output_frames(int(batch.lengths.max()), self.learner.config.model))
-        with counted_wins(self.learner.net, frame_mask(ends, last)) as self.wins:
-            return self.learner.forward(batch)
+        if self.wins.layers or self.train_step.config.model.activation != "maxout":
+            return self.train_step.forward(batch)
+        ends = torch.as_tensor(output_frames(batch.frames, self.train_step.config.model))
+        last = int(output_frames(int(batch.lengths.max()), self.train_step.config.model))
+        with counted_wins(self.train_step.net, frame_mask(ends, last)) as self.wins:
+            return self.train_step.forward(batch)
 
     def _add(self, logits: Tensor, inside: Tensor) -> None:
         """Add the frames of a batch, (n_batch, max_frames, classes), where `inside` is true."""
@@ -137,18 +137,18 @@ class _Outputs:
 
 @torch.inference_mode()
 def score_dev(
-    learner: TrainStep, data: TrainingData, lm: PhoneLM | None, stopped: Callable[[], bool]
+    train_step: TrainStep, data: TrainingData, lm: PhoneLM | None, stopped: Callable[[], bool]
 ) -> DevScore | None:
     """Score the dev split, each rank its share; return None if any rank was asked to stop meanwhile."""
-    learner.net.eval()
+    train_step.net.eval()
     loader, inventory, folding, languages = data.dev, data.inventory, data.folding, data.dev_languages
-    ranks, classes = learner.ranks, len(inventory.phones) + 1
-    counts, outputs = EditCounts(), _Outputs(learner, loader, classes)
-    gate, jobs = ActivityGate(learner.config, inventory.phones), threads()
+    ranks, classes = train_step.ranks, len(inventory.phones) + 1
+    counts, outputs = EditCounts(), _Outputs(train_step, loader, classes)
+    gate, jobs = ActivityGate(train_step.config, inventory.phones), threads()
     names = languages.names
     by_language = np.zeros((len(names), 2))  # errors and phones
     with ThreadPoolExecutor(jobs, "dev") as pool:  # decodes a batch while the net computes the next
-        begun = jobs + learner.config.train.batch_size
+        begun = jobs + train_step.config.train.batch_size
 
         def submit(one: tuple[int, Rows, Rows]) -> Future[tuple[int, list[int]]]:
             return pool.submit(lambda: (one[0], decoded(*one[1:], gate, lm)))
@@ -159,7 +159,7 @@ def score_dev(
             counts += one
             if names:
                 by_language[languages.numbers[index]] += one.errors, one.reference_phones
-    learner.net.train()
+    train_step.net.train()
     if any(ranks.max([float(stopped())])):
         return None
     edits = (counts.substitutions, counts.deletions, counts.insertions, counts.reference_phones, counts.utterances)

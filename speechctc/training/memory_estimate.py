@@ -72,27 +72,27 @@ class MemoryEstimate:
         return f"memory in MiB: {said} = {total} (largest batch: {self.largest}); host {self.host / MIB:,.0f}"
 
 
-def estimate(learner: TrainStep, largest: tuple[int, int], chunk_bytes: int) -> MemoryEstimate:
+def estimate(train_step: TrainStep, largest: tuple[int, int], chunk_bytes: int) -> MemoryEstimate:
     """Estimate the memory of training.
 
     Parameters
     ----------
-    learner : TrainStep
+    train_step : TrainStep
     largest : (int, int)
         Utterances and frames of the largest batch, padding included.
     chunk_bytes : int
         Features held on the device.
     """
-    weights = sum(value.numel() * value.element_size() for value in learner.net.parameters())
-    state = {"adam": 2, "sgd": 0}[learner.config.train.optimizer] + (2 if learner.ema else 0)
-    on_gpu = learner.device.type == "cuda"
-    activations = _activations(learner, *largest)
-    heap, cuda = 0 if on_gpu else LATER + int(FRAGMENTATION * activations), held_by_others(learner.device)
-    graphs = activations if learner.graphs else 0
+    weights = sum(value.numel() * value.element_size() for value in train_step.net.parameters())
+    state = {"adam": 2, "sgd": 0}[train_step.config.train.optimizer] + (2 if train_step.ema else 0)
+    on_gpu = train_step.device.type == "cuda"
+    activations = _activations(train_step, *largest)
+    heap, cuda = 0 if on_gpu else LATER + int(FRAGMENTATION * activations), held_by_others(train_step.device)
+    graphs = activations if train_step.graphs else 0
     parts = (weights, weights, state * weights, activations, chunk_bytes, graphs, heap, cuda)
     host = resident_memory() + (pinned(chunk_bytes) if on_gpu else sum(parts) - weights)
     largest_batch = f"{largest[0]} x {largest[1]} frames"
-    return MemoryEstimate(*parts, host, total_memory(learner.device), largest_batch)
+    return MemoryEstimate(*parts, host, total_memory(train_step.device), largest_batch)
 
 
 def pinned(count: int) -> int:
@@ -100,26 +100,26 @@ def pinned(count: int) -> int:
     return 1 << (count - 1).bit_length() if count > 0 else 0
 
 
-def _activations(learner: TrainStep, utterances: int, frames: int) -> int:
+def _activations(train_step: TrainStep, utterances: int, frames: int) -> int:
     """Estimate from a small batch, since what autograd saves grows with the batch.
 
     The backward pass additionally needs a gradient as large as the largest output of a layer, which maxout does not
     save: it has a value for each piece. The features and the logits are float32 in every precision. (Torch's meta
     device would do without a batch; but its arithmetic is that of torch's compiler, which takes 3 s to load.)
     """
-    config = learner.config
-    frames = utterances * config.train.views * learner.augmenter.most_frames(frames)
-    (one, _), (two, largest) = (_saved(learner, count) for count in (1, 2))
+    config = train_step.config
+    frames = utterances * config.train.views * train_step.augmenter.most_frames(frames)
+    (one, _), (two, largest) = (_saved(train_step, count) for count in (1, 2))
     saved = two - one  # without what does not grow with the batch, such as weights in another precision
     inputs = 4 * config.features.channels * config.features.static_dims
-    logits = 3 * 4 * (learner.net.output.out_channels / config.model.time_stride)
+    logits = 3 * 4 * (train_step.net.output.out_channels / config.model.time_stride)
     waiting = 4 * config.features.static_dims * (config.train.accumulate - 1)  # the other batches of a step
     return int(frames * ((saved + largest / 2) / PROBE + inputs + logits + waiting))
 
 
-def _saved(learner: TrainStep, utterances: int) -> tuple[int, int]:
+def _saved(train_step: TrainStep, utterances: int) -> tuple[int, int]:
     """Run the net on some silence; return the bytes that autograd saves, and those of the largest output of a layer."""
-    config, net = learner.config, learner.net
+    config, net = train_step.config, train_step.net
     kept: dict[int, Tensor] = {}
     sizes = [0]
 
@@ -134,14 +134,14 @@ def _saved(learner: TrainStep, utterances: int) -> tuple[int, int]:
 
     hooks = [each.register_forward_hook(measure) for each in net.modules() if isinstance(each, nn.Conv2d)]
     shape = (utterances, config.features.channels, config.features.static_dims, PROBE)
-    features = torch.zeros(shape, device=learner.device).contiguous(memory_format=torch.channels_last)
-    lengths = torch.full((utterances,), PROBE, device=learner.device)
-    devices = [learner.device] if learner.device.type == "cuda" else []
+    features = torch.zeros(shape, device=train_step.device).contiguous(memory_format=torch.channels_last)
+    lengths = torch.full((utterances,), PROBE, device=train_step.device)
+    devices = [train_step.device] if train_step.device.type == "cuda" else []
     was_training = net.training
     with (
         torch.random.fork_rng(devices),
         saved_tensors_hooks(keep, lambda tensor: tensor),
-        autocast(learner.device, learner.precision),
+        autocast(train_step.device, train_step.precision),
     ):
         net.train()(features, lengths)
     net.train(was_training)

@@ -21,7 +21,7 @@ from speechctc.core.progress import Reporter
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.distributed import Ranks
 from speechctc.training.optimise import stages
-from speechctc.training.trainer import first_learner
+from speechctc.training.trainer import first_train_step
 
 PARTS = ("data", "forward", "loss", "backward", "reduce", "optimiser")
 WARM_UP = 3  # steps before the profile begins
@@ -74,8 +74,8 @@ def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
     allow_tf32(config.train.tf32)
     data = TrainingData(config, device, reporter)
     stage = stages(config.train)[0]
-    learner = first_learner(config, data, stage, Ranks(), reporter)
-    learner.net.train()
+    train_step = first_train_step(config, data, stage, Ranks(), reporter)
+    train_step.net.train()
     of_steps, seconds, frames = _endless(data, config.train), defaultdict[str, float](float), 0
 
     @contextmanager
@@ -88,14 +88,14 @@ def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
         seconds[part] += time.perf_counter() - began
 
     for number in range(WARM_UP):
-        learner.step(*next(of_steps), stage.lr, number)
-    learner.clock = clock
+        train_step.step(*next(of_steps), stage.lr, number)
+    train_step.clock = clock
     with torch_profile(acc_events=True) as recorded:  # else torch warns that a second cycle would clear the first
         began = time.perf_counter()
         for number in range(WARM_UP, WARM_UP + steps):
             with clock("data"):
                 batches, labels = next(of_steps)
-            learner.step(batches, labels, stage.lr, number)
+            train_step.step(batches, labels, stage.lr, number)
             frames += sum(int(batch.lengths.sum()) for batch in batches)
         wall = time.perf_counter() - began
     trace = config.run.with_name(f"{config.run.name}.trace.json")

@@ -103,7 +103,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class ResumeState:
-    """What resuming a run needs besides the state of the learner.
+    """What resuming a run needs besides the state of the train step.
 
     Attributes
     ----------

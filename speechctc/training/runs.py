@@ -38,7 +38,7 @@ MAY_CHANGE = tuple(
     "data.chunk_mib".split()
 )
 # Of these, keys on which the end of a run or the choice of its best epoch depends.
-SAID = tuple("train.epochs train.minutes train.patience train.finetune decode score".split())
+REPORTED_KEYS = tuple("train.epochs train.minutes train.patience train.finetune decode score".split())
 
 
 Draw: TypeAlias = Callable[[Sequence[dict[str, Any]], bool], None]
@@ -245,7 +245,9 @@ class Run:
             weights = f"; train.init_from={self.last} begins with these weights" if same_net else ""
             fix = f"go on with the config it has, or name another folder with --run DIR{weights}"
             raise InputError(f"{self.folder}: this run was begun with another config: {said}", fix)
-        course = sorted((key for key in differ if key in new and _is_of(key, SAID)), key=lambda key: key[:5] != "train")
+        course = sorted(
+            (key for key in differ if key in new and _is_of(key, REPORTED_KEYS)), key=lambda key: key[:5] != "train"
+        )
         told = [f"{key} {old.get(key)} -> {new[key]}" for key in course]
         return f"{self.folder}: not as in the session before: {first_few(told, 5)}" if told else ""
 

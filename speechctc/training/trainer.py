@@ -45,20 +45,20 @@ class Stopped(Exception):
         self.status = status
 
 
-def first_learner(
+def first_train_step(
     config: Config, data: TrainingData, stage: Stage, ranks: Ranks, reporter: Reporter, resumed: bool = False
 ) -> TrainStep:
-    """Return the learner at the start of a stage; in a resumed run without the weights of ``train.init_from``."""
+    """Return the train step at the start of a stage; in a resumed run without the weights of ``train.init_from``."""
     net = first_net(config, data.inventory, None if resumed else config.train.init_from, reporter)
     net = net.to(data.mean.device)
     ranks.share_weights(net)
-    learner = TrainStep(config, net, data.mean, data.std, ranks, reporter)
-    learner.start_stage(stage)
-    return learner
+    train_step = TrainStep(config, net, data.mean, data.std, ranks, reporter)
+    train_step.start_stage(stage)
+    return train_step
 
 
 class Trainer:
-    """One run: the learner, its data and its progress.
+    """One run: the train step, its data and its progress.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Trainer:
         resumed = (run.last / "checkpoint.json").exists()
         self.stages = stages(config.train, ranks.world_size)
         self.stage = self.stages[0]
-        self.learner = first_learner(config, self.data, self.stage, ranks, reporter, resumed)
+        self.train_step = first_train_step(config, self.data, self.stage, ranks, reporter, resumed)
         self.progress = Progress()
         self.remaining = self._members()  # utterances that the current epoch's plan covers
         self._whole = len(self.remaining)  # each epoch has as many, even where they are drawn
@@ -86,13 +86,13 @@ class Trainer:
         self.frequencies = {} if self.lm else {FREQUENCIES: self.data.frequencies()}
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
-        self._said: MemoryEstimate | None = None
+        self._estimate: MemoryEstimate | None = None
         if resumed:
             self._restore()
 
     def train(self) -> DevScore | None:
         """Train until the last stage or ``train.minutes`` ends."""
-        self._introduce()
+        self._describe_run()
         record = run_record(self.config, self.data.shards, self.device, self.ranks.world_size)
         if self.ranks.is_main:
             self.run.begin(self.config, record)
@@ -140,7 +140,7 @@ class Trainer:
         """Train to the end of the epoch or of ``train.minutes``."""
         if self._out_of_time():
             return
-        self.learner.net.train()
+        self.train_step.net.train()
         progress, plan = self.progress, self.plan()
         split = self.data.train.split
         phones, frames = plan.totals(split.label_counts), plan.totals(split.frames)
@@ -164,17 +164,17 @@ class Trainer:
                 if self._between_steps(watch):
                     break
         progress.loss += watch.flush()
-        self.learner.check_labels()
+        self.train_step.check_labels()
 
     def _step(self, batches: Sequence[Batch], phones: int, rate: float) -> Tensor:
         """Take a step."""
-        loss = self.learner.step(batches, phones, rate, self.progress.step)
-        self._give_back()
+        loss = self.train_step.step(batches, phones, rate, self.progress.step)
+        self._trim_heap()
         return loss
 
-    def _give_back(self) -> None:
-        """Give back the heap's holes where they exceed what was said, as they grow for hours."""
-        if self._said and self.device.type == "cpu" and resident_memory() > self._said.host:
+    def _trim_heap(self) -> None:
+        """Return free heap to the system where the process is above its estimate; it would grow for hours."""
+        if self._estimate and self.device.type == "cpu" and resident_memory() > self._estimate.host:
             give_back_memory()
 
     def _between_steps(self, watch: LossWatch) -> bool:
@@ -217,11 +217,11 @@ class Trainer:
         return min(max(share, self.progress.elapsed / (60 * minutes) if minutes else 0.0), 1.0)
 
     def _evaluate(self) -> DevScore | None:
-        with self.learner.ema_weights():
-            return score_dev(self.learner, self.data, self.lm, self._is_stopped)
+        with self.train_step.ema_weights():
+            return score_dev(self.train_step, self.data, self.lm, self._is_stopped)
 
     def _is_stopped(self) -> bool:
-        self._give_back()  # between two batches of dev
+        self._trim_heap()  # between two batches of dev
         return self.stop_status is not None
 
     def _finish_epoch(self) -> DevScore:
@@ -232,13 +232,13 @@ class Trainer:
             self._stop(int(status))
         assert dev is not None
         (loss,) = self.ranks.sum([progress.loss])
-        line = epoch_record(progress, dev, loss, self.learner)
+        line = epoch_record(progress, dev, loss, self.train_step)
         alarms = new_warnings(self.run.epochs() if self.ranks.is_main else [], line, self.net_facts)
         line["alarms"] = " ".join(alarm.kind for alarm in alarms)
         better = progress.score(dev.counts.per)
         if progress.batch >= self.plan().steps:
             progress.next_epoch()
-            self.learner.norms.reset()
+            self.train_step.norms.reset()
             self.remaining = self._members()
         if self.ranks.is_main:
             self._record_epoch(line, better)  # before last/: if killed in between, the end of the epoch is repeated
@@ -251,15 +251,15 @@ class Trainer:
 
     def _record_epoch(self, line: dict[str, Any], better: bool) -> None:
         self.run.log(line)
-        with self.learner.ema_weights():
+        with self.train_step.ema_weights():
             if better:
                 save_checkpoint(self.run.best, self._checkpoint(line))
 
-    def _take_best(self) -> None:
+    def _load_best(self) -> None:
         """Go on from the best weights, with a new optimiser and a new average."""
         self.ranks.wait()
-        self.learner.net.load_state_dict(net_of(load_checkpoint(self.run.best)).state_dict())
-        self.learner.start_stage(self.stage)
+        self.train_step.net.load_state_dict(net_of(load_checkpoint(self.run.best)).state_dict())
+        self.train_step.start_stage(self.stage)
 
     def _end_stage_early(self) -> None:
         patience = self.config.train.patience
@@ -273,7 +273,7 @@ class Trainer:
             return
         self.reporter.note(f"{stage.name}: {stage.optimizer} at {stage.lr:g} from the best weights so far")
         self.stage = stage
-        self._take_best()
+        self._load_best()
         self.progress.stage_step = self.progress.stale = 0
 
     def _checkpoint(self, line: dict[str, Any], state: dict[str, Tensor] | None = None) -> Checkpoint:
@@ -282,12 +282,12 @@ class Trainer:
         facts["dev_repeated"] = self.data.repeated
         if corpus.kind != "table" or not corpus.tables.of("dev"):  # dev may be chosen otherwise when it is scored
             facts["dev_utterances"] = list(self.data.dev.split.ids)
-        net, mean, std = self.learner.net, self.learner.mean, self.learner.std
+        net, mean, std = self.train_step.net, self.train_step.mean, self.train_step.std
         return Checkpoint.of(self.config, self.data.inventory, net, mean, std, facts, state, self.lm)
 
     def _save_last(self, line: dict[str, Any] | None = None) -> None:
         """Save everything needed to resume; all ranks call this, the main one writes."""
-        if not self.learner.weights_are_finite():
+        if not self.train_step.weights_are_finite():
             raise InputError(
                 f"a weight became infinite or no number by step {self.progress.step}",
                 ANOTHER_RUN.replace("RUN", str(self.run.folder)),
@@ -302,7 +302,7 @@ class Trainer:
                 ranks=self.ranks.world_size,
             )
             facts = line or {"epoch": self.progress.epoch, "step": self.progress.step}
-            tensors = self.learner.to_tensors() | state.to_tensors(len(self.data.train.split))
+            tensors = self.train_step.to_tensors() | state.to_tensors(len(self.data.train.split))
             save_checkpoint(self.run.last, self._checkpoint(facts, tensors))
         self._saved_at = time.monotonic()
 
@@ -311,7 +311,7 @@ class Trainer:
         if checkpoint.inventory != self.data.inventory:
             raise InputError(f"{self.run.folder}: begun with another phone set", "name another folder with --run")
         try:
-            self._take_up(checkpoint)
+            self._load_state(checkpoint)
         except (LookupError, ValueError, TypeError, RuntimeError, ArithmeticError) as error:
             if is_out_of_memory(error):
                 raise
@@ -321,17 +321,17 @@ class Trainer:
                 f"name another folder with --run DIR; {self.run.best} can be used",
             ) from None
 
-    def _take_up(self, checkpoint: Checkpoint) -> None:
+    def _load_state(self, checkpoint: Checkpoint) -> None:
         """Set weights, optimizer, and place in the run to those of a checkpoint."""
         if "plan" in checkpoint.state:
             what = f"{self.run.last}: saved by an early version, whose trainings cannot be resumed any more"
             raise InputError(what, f"begin another run (--run DIR) with train.init_from={self.run.best}")
-        self.learner.net.load_state_dict(net_of(checkpoint).state_dict())
+        self.train_step.net.load_state_dict(net_of(checkpoint).state_dict())
         tensors = {name: torch.from_numpy(value) for name, value in checkpoint.state.items()}
         state = ResumeState.of(tensors, len(self.data.train.split))
         self.stage = self.stages[min(state.stage, len(self.stages) - 1)]
-        self.learner.start_stage(self.stage)
-        self.learner.restore(tensors)
+        self.train_step.start_stage(self.stage)
+        self.train_step.restore(tensors)
         self.progress = state.progress
         self._elapsed_before = self.progress.elapsed
         if not self.ranks.is_main:
@@ -341,11 +341,11 @@ class Trainer:
             self.remaining = state.not_done(self.data.train.split.frames, self._epoch_seed())
             self.progress.batch = 0
 
-    def _introduce(self) -> None:
-        self.reporter.note(*introduction(self.learner, self.data).splitlines())
+    def _describe_run(self) -> None:
+        self.reporter.note(*describe_run(self.train_step, self.data).splitlines())
         largest = self.data.largest_batch(self.plan(), self.ranks.rank)
-        self._said = estimate(self.learner, largest, self.data.bytes_held)
-        self.reporter.note(self._said.to_text())
+        self._estimate = estimate(self.train_step, largest, self.data.bytes_held)
+        self.reporter.note(self._estimate.to_text())
         if not self.reporter.quiet:
             self.reporter.note(LEGEND)
         if cut := self._cut_warmup():
@@ -395,7 +395,7 @@ class LossWatch:
             return 0.0
         if self._every == 1:
             return self.flush()
-        checked = self._look()
+        checked = self._check_sent()
         self._send()
         return checked
 
@@ -407,9 +407,9 @@ class LossWatch:
         InputError
             As `add`.
         """
-        checked = self._look()
+        checked = self._check_sent()
         self._send()
-        return checked + self._look()
+        return checked + self._check_sent()
 
     def _send(self) -> None:
         self._sent, self._new = self._new, []
@@ -423,7 +423,7 @@ class LossWatch:
             self._arrived = torch.cuda.Event()
             self._arrived.record()
 
-    def _look(self) -> float:
+    def _check_sent(self) -> float:
         if not self._sent or self._values is None:
             return 0.0
         if self._arrived is not None:
@@ -443,16 +443,16 @@ class LossWatch:
         )
 
 
-def introduction(learner: TrainStep, data: TrainingData) -> str:
+def describe_run(train_step: TrainStep, data: TrainingData) -> str:
     """Return one line on the net, the data and the device; a second on languages, if there are several."""
-    config, together = learner.config, learner.ranks.world_size
+    config, together = train_step.config, train_step.ranks.world_size
     field_ms = receptive_field(config.model, config.features) * config.features.shift_ms
     hours = data.train.frames * config.features.shift_ms / 3.6e6
     languages = data.languages.describe(data.train.members, config.train.balance)
     return (
-        f"{parameter_count(learner.net):,} parameters, sees {field_ms:.0f} ms; {len(data.inventory.phones)} phones;"
+        f"{parameter_count(train_step.net):,} parameters, sees {field_ms:.0f} ms; {len(data.inventory.phones)} phones;"
         f" {len(data.train.members)} utterances, {hours:.2f} h; dev {len(data.dev.members)};"
-        f" {learner.device}{f', {together} processes' if together > 1 else ''}, {learner.precision}"
+        f" {train_step.device}{f', {together} processes' if together > 1 else ''}, {train_step.precision}"
         + (f"\n{languages}" if languages else "")
     )
 
@@ -470,7 +470,7 @@ def bar_text(progress: Progress, rate: float) -> str:
     return f"loss {loss:.3f}{per}  lr {rate:.1e}  {progress.frames / max(progress.seconds, 1e-9):,.0f} frames/s"
 
 
-def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: TrainStep) -> dict[str, Any]:
+def epoch_record(progress: Progress, dev: DevScore, loss: float, train_step: TrainStep) -> dict[str, Any]:
     """Return an epoch's line for ``metrics.jsonl``; `loss` is the sum over all ranks."""
     mean = loss / max(progress.phones, 1)
     return {
@@ -486,8 +486,8 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, learner: TrainS
         "dead_phone_names": " ".join(dev.dead_phones),
         **({} if dev.dead_pieces is None else {"dead_pieces": dev.dead_pieces}),
         **({"dev_per_of": dev.languages} if dev.languages else {}),
-        **learner.norms.summary(),
-        "lr": progress.rate or float(learner.optimizer.param_groups[0]["lr"]),
+        **train_step.norms.summary(),
+        "lr": progress.rate or float(train_step.optimizer.param_groups[0]["lr"]),
         "frames_per_second": progress.frames / max(progress.seconds, 1e-9),
         "seconds": progress.seconds,
         "waited": progress.waited,

@@ -314,7 +314,7 @@ def test_averaged_weights_are_scored_and_kept_as_best(extracted: Path, here: Pat
 
 def test_chunks_of_another_size_do_not_lose_an_utterance(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r", "train.epochs=1")
-    trainer.learner.net.train()
+    trainer.train_step.net.train()
     trainer.progress.batch = 2
     done = set(trainer.plan().done(2).tolist())
     trainer._save_last()
@@ -418,7 +418,7 @@ def test_stopped_while_scoring_at_the_end_of_its_time_it_scores_when_it_goes_on(
 def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r")
     with torch.no_grad():
-        trainer.learner.net.output.weight[0, 0] = float("nan")
+        trainer.train_step.net.output.weight[0, 0] = float("nan")
     with pytest.raises(InputError, match=r"no number by step 0.*train\.lr"):
         trainer._save_last()
     assert not (here / "r" / "last").exists()
@@ -453,6 +453,6 @@ def test_float16_scales_its_gradients_and_goes_on_with_the_scale(extracted: Path
     run_once(extracted, here / "whole", "train.epochs=2", *settings)
     run_once(extracted, here / "parts", "train.epochs=2", "train.minutes=1e-9", *settings)
     state = load_file(here / "parts" / "last" / "state.safetensors")
-    assert trainer_of(extracted, here / "parts", *settings).learner.scaler.get_scale() == state["scaler.scale"] > 1
+    assert trainer_of(extracted, here / "parts", *settings).train_step.scaler.get_scale() == state["scaler.scale"] > 1
     losses = [json.loads(line)["loss"] for line in (here / "whole" / "metrics.jsonl").read_text().splitlines()]
     assert losses[1] < losses[0]

@@ -179,16 +179,16 @@ def test_masks_hide_stretches_no_longer_than_said_and_inside_the_utterance() -> 
 
 
 def test_only_training_is_augmented_and_the_step_alone_decides_how(extracted: Path, here: Path) -> None:
-    learner: TrainStep = trainer_of(extracted, here / "r", *EVERYTHING).learner
+    train_step: TrainStep = trainer_of(extracted, here / "r", *EVERYTHING).train_step
     batch = next(
         b for b in trainer_of(extracted, here / "r").data.train.batches(trainer_of(extracted, here / "r").plan()) if b
     )
-    learner.net.eval()
-    assert torch.equal(learner.forward(batch)[0], learner.forward(batch)[0])
+    train_step.net.eval()
+    assert torch.equal(train_step.forward(batch)[0], train_step.forward(batch)[0])
     outcomes = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        (logits,), frames = learner.forward_varied(batch)
+        (logits,), frames = train_step.forward_varied(batch)
         outcomes.append((logits, frames))
     assert torch.equal(outcomes[0][0], outcomes[1][0])
     assert not torch.equal(outcomes[0][1], outcomes[2][1])

@@ -82,12 +82,12 @@ def trained_alone(trainer: Trainer, ranks: int, accumulate: int) -> tuple[list[t
     plan = loader.plan(trainer._epoch_seed(), ranks)
     phones = plan.totals(loader.split.label_counts)
     turns = list(zip(*(loader.batches(plan, rank) for rank in range(ranks)), strict=True))
-    trainer.learner.net.train()
+    trainer.train_step.net.train()
     for step, first in enumerate(range(0, plan.steps, accumulate)):
         these = slice(first, first + accumulate)
         batch = together([batch for turn in turns[these] for batch in turn if batch is not None])
-        total += float(trainer.learner.step([batch], int(phones[these].sum()), 0.05, step))
-    return list(trainer.learner.net.parameters()), total / phones.sum()
+        total += float(trainer.train_step.step([batch], int(phones[these].sum()), 0.05, step))
+    return list(trainer.train_step.net.parameters()), total / phones.sum()
 
 
 def test_accumulated_batches_are_one_large_batch(extracted: Path, here: Path) -> None:
@@ -100,7 +100,7 @@ def test_accumulated_batches_are_one_large_batch(extracted: Path, here: Path) ->
     line = json.loads((here / "r" / "metrics.jsonl").read_text())
     assert line["step"] == -(-whole.plan().steps // 5) and line["clipped_share"] == 1
     assert line["loss"] == pytest.approx(loss, rel=1e-5)
-    for (name, _), value in zip(whole.learner.net.named_parameters(), weights, strict=True):
+    for (name, _), value in zip(whole.train_step.net.named_parameters(), weights, strict=True):
         torch.testing.assert_close(last[f"net.{name}"], value.detach(), rtol=1e-4, atol=1e-6)
 
 
@@ -135,9 +135,9 @@ def test_processes_do_what_one_would_with_their_batches_together(extracted: Path
     line = json.loads((here / "two" / "metrics.jsonl").read_text())
     assert line["loss"] == pytest.approx(loss, rel=1e-5)
     last = load_file(here / "two" / "last" / "weights.safetensors")
-    for (name, _), value in zip(trainer.learner.net.named_parameters(), weights, strict=True):
+    for (name, _), value in zip(trainer.train_step.net.named_parameters(), weights, strict=True):
         torch.testing.assert_close(last[f"net.{name}"], value.detach(), rtol=1e-4, atol=1e-6)
-    trainer.learner.net.load_state_dict({name[4:]: v for name, v in last.items() if name.startswith("net.")})
+    trainer.train_step.net.load_state_dict({name[4:]: v for name, v in last.items() if name.startswith("net.")})
     score = trainer._evaluate()
     assert score is not None and score.counts.per == line["dev_per"]
     assert score.loss == pytest.approx(line["dev_loss"], rel=1e-6)

@@ -55,8 +55,8 @@ def test_a_residual_net_without_normalisation_begins_with_equal_outputs(
     extracted: Path, here: Path, setting: str, is_uniform: bool
 ) -> None:
     settings = ("model.residual=true", "model.convs=[8,8,8]", f"model.norm={setting}")
-    learner = trainer_of(extracted, here / "a", *settings).learner
-    assert bool((learner.net.output.weight == 0).all()) == is_uniform
+    train_step = trainer_of(extracted, here / "a", *settings).train_step
+    assert bool((train_step.net.output.weight == 0).all()) == is_uniform
 
 
 def test_a_run_begins_where_another_ended(extracted: Path, here: Path) -> None:

@@ -24,16 +24,16 @@ def test_activations_are_what_the_allocator_gives(
     extracted: Path, here: Path, activation: str, settings: tuple[str, ...]
 ) -> None:
     trainer = trainer_of(extracted, here / "r", f"model.activation={activation}", "model.dropout=0.1", *settings)
-    learner, plan = trainer.learner, trainer.plan()
+    train_step, plan = trainer.train_step, trainer.plan()
     largest = trainer.data.largest_batch(plan, 0)
-    said = estimate(learner, largest, trainer.data.bytes_held)
+    said = estimate(train_step, largest, trainer.data.bytes_held)
     batches = [batch for batch in trainer.data.train.batches(plan) if batch is not None]
     batch = max(batches, key=lambda batch: batch.padded_frames)
     assert (len(batch.indices), int(batch.lengths.max())) == largest
-    learner.net.train()
-    learner.step([batch], 100, 0.0, 0)  # the optimiser's state is there from now on
+    train_step.net.train()
+    train_step.step([batch], 100, 0.0, 0)  # the optimiser's state is there from now on
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        learner.step([batch], 100, 0.0, 1)
+        train_step.step([batch], 100, 0.0, 1)
     changes = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
     held = peak = 0
     for event in sorted(changes, key=lambda event: event.start_ns()):
@@ -45,9 +45,9 @@ def test_activations_are_what_the_allocator_gives(
 
 def test_the_parts_are_said_in_one_line(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r", "train.ema=0.9")
-    learner = trainer.learner
-    said = estimate(learner, (8, 100), 2**20)
-    weights = sum(value.numel() for value in learner.net.parameters()) * 4
+    train_step = trainer.train_step
+    said = estimate(train_step, (8, 100), 2**20)
+    weights = sum(value.numel() for value in train_step.net.parameters()) * 4
     assert (said.weights, said.gradients, said.optimiser, said.chunks) == (weights, weights, 4 * weights, 2**20)
     assert said.available > 2**28 and said.host > said.device
     text = said.to_text()
@@ -58,7 +58,7 @@ def test_the_parts_are_said_in_one_line(extracted: Path, here: Path) -> None:
 
 def test_half_precision_halves_the_activations(extracted: Path, here: Path) -> None:
     full, half = (
-        estimate(trainer_of(extracted, here / "r", f"train.precision={p}").learner, (8, 400), 0).activations
+        estimate(trainer_of(extracted, here / "r", f"train.precision={p}").train_step, (8, 400), 0).activations
         for p in ("float32", "bfloat16")
     )
     assert 0.5 < half / full < 0.75
@@ -66,7 +66,9 @@ def test_half_precision_halves_the_activations(extracted: Path, here: Path) -> N
 
 def test_the_pieces_of_maxout_are_counted(extracted: Path, here: Path) -> None:
     """Autograd saves one value and a byte for all pieces of a unit; the gradient of a layer's output has each piece."""
-    two, six = (estimate(trainer_of(extracted, here / "r", f"model.pieces={n}").learner, (8, 400), 0) for n in (2, 6))
+    two, six = (
+        estimate(trainer_of(extracted, here / "r", f"model.pieces={n}").train_step, (8, 400), 0) for n in (2, 6)
+    )
     net, dims = load_config(extracted).model, load_config(extracted).features.static_dims
     more = 4 * (net.convs[0] * dims + net.dense[0]) / net.time_stride  # values; of the dense layer the norm keeps all
     assert six.activations - two.activations == 8 * 400 * 4 * more
@@ -74,24 +76,24 @@ def test_the_pieces_of_maxout_are_counted(extracted: Path, here: Path) -> None:
 
 def test_a_batch_of_any_size_is_estimated_and_nothing_is_changed(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r", "model.dropout=0.5")
-    weights = [value.clone() for value in trainer.learner.net.parameters()]
+    weights = [value.clone() for value in trainer.train_step.net.parameters()]
     random = torch.random.get_rng_state()
-    assert estimate(trainer.learner, (1000, 10**6), 0).activations > 2**40
+    assert estimate(trainer.train_step, (1000, 10**6), 0).activations > 2**40
     assert torch.equal(random, torch.random.get_rng_state())
-    assert all(map(torch.equal, weights, trainer.learner.net.parameters()))
-    assert not any(value.grad is not None for value in trainer.learner.net.parameters())
+    assert all(map(torch.equal, weights, trainer.train_step.net.parameters()))
+    assert not any(value.grad is not None for value in trainer.train_step.net.parameters())
 
 
 def test_autograd_keeps_nothing_of_the_estimate(extracted: Path, here: Path) -> None:
     """Neither memory nor the stream on which gradients are added, which would be that of the estimate ever after."""
-    learner = trainer_of(extracted, here / "r").learner
-    weight = learner.net.output.weight
+    train_step = trainer_of(extracted, here / "r").train_step
+    weight = train_step.net.output.weight
 
     def node() -> Any:
         return weight.view_as(weight).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
 
-    mark = learner.net.output.register_forward_hook(lambda *_: node().metadata.update(seen=True))
-    estimate(learner, (8, 100), 0)
+    mark = train_step.net.output.register_forward_hook(lambda *_: node().metadata.update(seen=True))
+    estimate(train_step, (8, 100), 0)
     mark.remove()
     assert node().metadata == {}
 
@@ -118,7 +120,7 @@ def test_what_a_gpu_holds_beside_tensors_counts(extracted: Path, here: Path, mon
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 30 * 2**20)
     assert held_by_others(torch.device("cuda", 0)) == 10 * 2**20
     assert held_by_others(torch.device("cpu")) == 0
-    said = estimate(trainer_of(extracted, here / "r").learner, (8, 100), 2**20)
+    said = estimate(trainer_of(extracted, here / "r").train_step, (8, 100), 2**20)
     assert said.cuda == 0 and "cuda" not in said.to_text()
     more = replace(said, cuda=10 * 2**20)
     assert more.device == said.device + 10 * 2**20 and "cuda 10.0" in more.to_text()

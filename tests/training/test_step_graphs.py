@@ -81,11 +81,11 @@ def steps_of(trainer: Trainer, count: int) -> Iterator[tuple[list[Batch], int, f
 
 def trained(trainer: Trainer, count: int = 14) -> tuple[list[float], dict[str, Tensor]]:
     """Take steps; return the loss of each, and all that they changed."""
-    learner = trainer.learner
-    learner.net.train()
-    losses = [learner.step(*each) for each in steps_of(trainer, count)]
-    state = {name: value.detach().cpu() for name, value in learner.net.named_parameters()}
-    state |= {name: value.cpu() for name, value in learner.to_tensors().items()}
+    train_step = trainer.train_step
+    train_step.net.train()
+    losses = [train_step.step(*each) for each in steps_of(trainer, count)]
+    state = {name: value.detach().cpu() for name, value in train_step.net.named_parameters()}
+    state |= {name: value.cpu() for name, value in train_step.to_tensors().items()}
     return [float(each) for each in losses], state
 
 
@@ -101,7 +101,7 @@ def test_graphs_take_the_same_steps(
 ) -> None:
     """To the bit: losses, weights, the optimiser's state, the average, norms of gradients, the scale of float16."""
     one, two = (trainer_of(features, here / name, device, *how) for name in ("graphs", "eager"))
-    two.learner.graphs = None
+    two.train_step.graphs = None
     replayed: list[Any] = []
     replay = torch.cuda.CUDAGraph.replay
 
@@ -115,7 +115,7 @@ def test_graphs_take_the_same_steps(
     assert state.keys() == eager.keys()
     assert differing(state, eager) == {}
     assert len(replayed) > 14 and len(set(map(id, replayed))) >= 3
-    assert not one.learner.reporter.said  # type: ignore[attr-defined]
+    assert not one.train_step.reporter.said  # type: ignore[attr-defined]
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(
@@ -141,18 +141,18 @@ def test_a_capture_that_fails_leaves_training_as_it_was(
     """A part that waits for the device cannot be captured: one line says so, and the steps are the same."""
     forward = TrainStep.forward_varied
 
-    def waiting(learner: TrainStep, batch: Batch) -> Any:
+    def waiting(train_step: TrainStep, batch: Batch) -> Any:
         assert float(batch.frames.sum()) > 0
-        return forward(learner, batch)
+        return forward(train_step, batch)
 
     monkeypatch.setattr(TrainStep, "forward_varied", waiting)
     how = HOW["float32, context, average"]
     one, two = (trainer_of(features, here / name, device, *how) for name in ("graphs", "eager"))
-    two.learner.graphs = None
+    two.train_step.graphs = None
     (losses, state), (wanted, eager) = trained(one), trained(two)
     assert losses == wanted
     assert differing(state, eager) == {}
-    (said,) = one.learner.reporter.said  # type: ignore[attr-defined]
+    (said,) = one.train_step.reporter.said  # type: ignore[attr-defined]
     assert said.startswith("warning: no CUDA graphs from here on (") and "captur" in said
     torch.cuda.empty_cache()
 
@@ -161,23 +161,23 @@ def test_short_memory_takes_the_graphs_first(features: Path, here: Path, monkeyp
     """The batch fits without them, and goes as a whole."""
     forward, refused = TrainStep.forward_varied, [False, True]
 
-    def once(learner: TrainStep, batch: Batch) -> Any:
+    def once(train_step: TrainStep, batch: Batch) -> Any:
         if refused and refused.pop():
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return forward(learner, batch)
+        return forward(train_step, batch)
 
     with gpu():
         one, two = (trainer_of(features, here / name, GPU, *HOW["plain gradient descent"]) for name in ("one", "two"))
-        two.learner.graphs = None
+        two.train_step.graphs = None
         losses, _ = trained(one)
-        assert Graph.made > 2 and one.learner.graphs is not None
-        one.learner.graphs._seen.clear()  # so that the next goes kernel by kernel, where memory is refused
+        assert Graph.made > 2 and one.train_step.graphs is not None
+        one.train_step.graphs._seen.clear()  # so that the next goes kernel by kernel, where memory is refused
         monkeypatch.setattr(TrainStep, "forward_varied", once)
         further = list(steps_of(one, 15))[-1]
-        losses.append(float(one.learner.step(*further)))
+        losses.append(float(one.train_step.step(*further)))
         assert refused == []
         assert losses == trained(two, 15)[0]
-    (said,) = one.learner.reporter.said  # type: ignore[attr-defined]
+    (said,) = one.train_step.reporter.said  # type: ignore[attr-defined]
     assert "no CUDA graphs from here on (memory is short)" in said
 
 
@@ -213,11 +213,11 @@ def test_rooms_for_labels(labels: int) -> None:
 
 def test_who_trains_without_graphs(features: Path, here: Path) -> None:
     on_cpu = trainer_of(features, here / "cpu", torch.device("cpu"))
-    assert on_cpu.learner.graphs is None
+    assert on_cpu.train_step.graphs is None
     with gpu():
-        assert trainer_of(features, here / "a", GPU).learner.graphs is not None
-        assert trainer_of(features, here / "b", GPU, "train.loss_backend=torch").learner.graphs is None
+        assert trainer_of(features, here / "a", GPU).train_step.graphs is not None
+        assert trainer_of(features, here / "b", GPU, "train.loss_backend=torch").train_step.graphs is None
         of_two = trainer_of(features, here / "c", GPU)
-        of_two.learner.ranks, of_two.learner.graphs = Ranks(0, 2), None
-        of_two.learner.start_stage(of_two.stage)
-        assert of_two.learner.graphs is None
+        of_two.train_step.ranks, of_two.train_step.graphs = Ranks(0, 2), None
+        of_two.train_step.start_stage(of_two.stage)
+        assert of_two.train_step.graphs is None

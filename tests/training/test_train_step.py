@@ -13,7 +13,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.hooks import RemovableHandle
 
 from speechctc.core.errors import InputError
-from speechctc.training import train_step
 from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.train_step import TrainStep, consistency
@@ -28,11 +27,11 @@ def batches_of(trainer: Trainer) -> list[Batch]:
 
 
 def weights_after(trainer: Trainer, batches: list[Batch], accumulate: int = 1) -> list[Tensor]:
-    trainer.learner.net.train()
+    trainer.train_step.net.train()
     for first in range(0, len(batches), accumulate):
         group = batches[first : first + accumulate]
-        trainer.learner.step(group, sum(int(batch.counts.sum()) for batch in group), 0.05, first)
-    return [value.detach().clone() for value in trainer.learner.net.parameters()]
+        trainer.train_step.step(group, sum(int(batch.counts.sum()) for batch in group), 0.05, first)
+    return [value.detach().clone() for value in trainer.train_step.net.parameters()]
 
 
 class Refusing:
@@ -50,14 +49,14 @@ class Refusing:
     def put_into(self, patch: pytest.MonkeyPatch) -> None:
         forward = TrainStep.forward_varied
 
-        def limited(learner: TrainStep, batch: Batch) -> Any:
+        def limited(train_step: TrainStep, batch: Batch) -> Any:
             if not self.late:
                 self.check(batch)
-            logits, frames = forward(learner, batch)
+            logits, frames = forward(train_step, batch)
             if self.hook is not None:
                 self.hook.remove()
             if self.late:  # the layers behind the first then have their gradients of the refused attempt already
-                first = next(learner.net.parameters())
+                first = next(train_step.net.parameters())
                 self.hook = first.register_hook(lambda gradient: self.check(batch))
             return logits, frames
 
@@ -83,9 +82,9 @@ def test_the_first_step_of_a_process_may_have_no_batch(
             parameter.grad = torch.ones_like(parameter)
 
     monkeypatch.setattr(Ranks, "sum_gradients", receive)
-    before = [each.detach().clone() for each in one.learner.net.parameters()]
-    assert one.learner.step([], 30, 0.01, 0) == 0
-    assert not any(map(torch.equal, before, one.learner.net.parameters()))
+    before = [each.detach().clone() for each in one.train_step.net.parameters()]
+    assert one.train_step.step([], 30, 0.01, 0) == 0
+    assert not any(map(torch.equal, before, one.train_step.net.parameters()))
 
 
 def test_logits_are_gone_when_the_net_computes_its_gradients(
@@ -102,8 +101,8 @@ def test_logits_are_gone_when_the_net_computes_its_gradients(
         return found
 
     monkeypatch.setattr(TrainStep, "forward_varied", noted)
-    one.learner.net.convs[0].get_parameter("conv.weight").register_hook(lambda _: gone.append(logits[0].expired()))
-    one.learner.step(batches_of(one)[:1], 30, 0.01, 0)
+    one.train_step.net.convs[0].get_parameter("conv.weight").register_hook(lambda _: gone.append(logits[0].expired()))
+    one.train_step.step(batches_of(one)[:1], 30, 0.01, 0)
     assert gone == [True]
 
 
@@ -163,20 +162,20 @@ def test_another_error_is_not_taken_for_a_lack_of_memory(
 
 def test_a_step_without_a_batch_of_its_own_changes_nothing_alone(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r", *SGD)
-    before = [value.detach().clone() for value in trainer.learner.net.parameters()]
-    loss = trainer.learner.step([], 7, 0.05, 0)
+    before = [value.detach().clone() for value in trainer.train_step.net.parameters()]
+    loss = trainer.train_step.step([], 7, 0.05, 0)
     assert float(loss) == 0.0
-    assert all(torch.equal(a, b) for a, b in zip(before, trainer.learner.net.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.train_step.net.parameters(), strict=True))
 
 
 def test_dropout_depends_on_the_step_alone(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r", "model.dropout=0.5")
     batch = batches_of(trainer)[0]
-    trainer.learner.net.train()
+    trainer.train_step.net.train()
     losses = []
     for number in (3, 4, 3):
         torch.rand(number)  # whatever random numbers others have used
-        losses.append(float(trainer.learner.step([batch], 100, 0.0, number)))
+        losses.append(float(trainer.train_step.step([batch], 100, 0.0, number)))
     assert losses[0] == losses[2] != losses[1]
 
 
@@ -184,10 +183,10 @@ def test_two_views_count_half_each_and_are_drawn_together(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = ("model.dense=[8,8]", "model.dropout=0", "augment.time_masks=9", *SGD)
-    learner = trainer_of(extracted, here / "a", *settings, "train.consistency=0.4").learner
+    train_step = trainer_of(extracted, here / "a", *settings, "train.consistency=0.4").train_step
     batch = batches_of(trainer_of(extracted, here / "b", *settings))[0]
     torch.manual_seed(3)
-    views, frames = learner.forward_varied(batch)
+    views, frames = train_step.forward_varied(batch)
     first, second = (view.detach() for view in views)
     assert not torch.equal(first, second)
     p, q = (each.detach().double().softmax(2) for each in (first, second))
@@ -195,12 +194,12 @@ def test_two_views_count_half_each_and_are_drawn_together(
     for row, count in enumerate(frames.tolist()):
         a, b = p[row, :count], q[row, :count]
         far += 0.5 * float((a * (a / b).log() + b * (b / a).log()).sum())
-    losses = [float(learner.losses(each, frames, batch).sum()) for each in (first, second)]
+    losses = [float(train_step.losses(each, frames, batch).sum()) for each in (first, second)]
     torch.testing.assert_close(float(consistency(first, second, frames)), far, rtol=1e-4, atol=1e-4)
     torch.manual_seed(3)
     scaled: list[Tensor] = []
-    monkeypatch.setattr(learner.scaler, "scale", lambda loss: scaled.append(loss.detach()) or loss)  # type: ignore[func-returns-value]
-    reported = learner._backward(batch, 1)
+    monkeypatch.setattr(train_step.scaler, "scale", lambda loss: scaled.append(loss.detach()) or loss)  # type: ignore[func-returns-value]
+    reported = train_step._backward(batch, 1)
     torch.testing.assert_close(float(reported), sum(losses) / 2, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(float(scaled[0]), sum(losses) / 2 + 0.4 * far, rtol=1e-4, atol=1e-3)
 
@@ -222,9 +221,9 @@ def test_only_our_loss_is_asked_for_bad_labels(
     extracted: Path, here: Path, backend: str, device: str, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PyTorch's needs no bindings of CUDA's driver, so that nothing may ask for them."""
-    learner = trainer_of(extracted, here / "r", f"train.loss_backend={backend}").learner
+    train_step = trainer_of(extracted, here / "r", f"train.loss_backend={backend}").train_step
     asked: list[torch.device] = []
-    monkeypatch.setattr(train_step, "check", asked.append)
-    learner.device = torch.device(device)
-    learner.check_labels()
+    monkeypatch.setattr("speechctc.training.train_step.check", asked.append)
+    train_step.device = torch.device(device)
+    train_step.check_labels()
     assert len(asked) == looks

@@ -173,8 +173,8 @@ def estimate_memory(config: Config, inventory: Inventory, frames: Indices) -> Me
     limits = Limits(config.train.batch_size, config.train.batch_frames, max(held, int(frames.max())))
     plan = EpochPlan(frames, np.arange(len(frames)), limits, config.train.seed)
     shapes = [(len(batch), int(frames[batch].max())) for batch in plan.batches(0)]
-    learner = noise_learner(config, inventory, choose_device(config.train.device))
-    return estimate(learner, max(shapes, key=math.prod), min(held, int(frames.sum())) * size)
+    train_step = noise_train_step(config, inventory, choose_device(config.train.device))
+    return estimate(train_step, max(shapes, key=math.prod), min(held, int(frames.sum())) * size)
 
 
 def check_memory(memory: MemoryEstimate) -> list[Finding]:
@@ -186,12 +186,12 @@ def check_memory(memory: MemoryEstimate) -> list[Finding]:
     return [finding("memory", [f"the largest batch: {memory.largest}"], needed=needed, there=there)]
 
 
-def noise_learner(config: Config, inventory: Inventory, device: torch.device) -> TrainStep:
-    """Return the learner of a config's net with random weights, for features that need no normalisation."""
+def noise_train_step(config: Config, inventory: Inventory, device: torch.device) -> TrainStep:
+    """Return the train step of a config's net with random weights, for features that need no normalisation."""
     shape = (config.features.channels, config.features.static_dims)
     with torch.random.fork_rng(devices=[]):
         net = build_net(config, inventory).to(device)
     mean, std = torch.zeros(shape, device=device), torch.ones(shape, device=device)
-    learner = TrainStep(config, net, mean, std, Ranks(), Reporter(quiet=True))
-    learner.start_stage(stages(config.train)[0])
-    return learner
+    train_step = TrainStep(config, net, mean, std, Ranks(), Reporter(quiet=True))
+    train_step.start_stage(stages(config.train)[0])
+    return train_step
