@@ -116,11 +116,6 @@ def beside(name: str, *endings: str) -> str | None:
     return None if found is None else str(found)
 
 
-def test_each_of_two_names_that_differ_by_case_has_its_own(here: Path) -> None:
-    touch("s.wav", "S.wav", "s.TextGrid", "S.TextGrid")
-    assert (beside("s.wav"), beside("S.wav")) == ("s.TextGrid", "S.TextGrid")
-
-
 @pytest.mark.parametrize("label", ["s.TextGrid", "S.TextGrid"])
 def test_what_belongs_to_another_is_not_taken(here: Path, label: str) -> None:
     touch("s.wav", "S.wav", label)
@@ -130,17 +125,25 @@ def test_what_belongs_to_another_is_not_taken(here: Path, label: str) -> None:
     assert beside(wav) is None
 
 
-def test_of_two_that_both_differ_none_is_taken(here: Path) -> None:
-    touch("ab.wav", "AB.flac", "Ab.TextGrid")
-    assert beside("ab.wav") is None and beside("AB.flac") is None
-
-
-def test_of_two_names_in_other_case_none_is_taken(here: Path) -> None:
-    touch("ANNA.ogg", "anna.txt", "Anna.lab", "b.mp3", "B.mp3.TextGrid", "B.TextGrid")
-    assert beside("ANNA.ogg", ".lab", ".txt") is None
-    assert beside("b.mp3") == "B.mp3.TextGrid"  # one name, of which the first is preferred
-    touch("ANNA.txt")
-    assert beside("ANNA.ogg", ".lab", ".txt") == "ANNA.txt"
+@pytest.mark.parametrize(
+    ("files", "name", "endings", "expected"),
+    [
+        ("s.wav S.wav s.TextGrid S.TextGrid", "s.wav", GRID, "s.TextGrid"),  # each has its own
+        ("s.wav S.wav s.TextGrid S.TextGrid", "S.wav", GRID, "S.TextGrid"),
+        ("ab.wav AB.flac Ab.TextGrid", "ab.wav", GRID, None),  # both differ
+        ("ab.wav AB.flac Ab.TextGrid", "AB.flac", GRID, None),
+        ("ANNA.ogg anna.txt Anna.lab", "ANNA.ogg", [".lab", ".txt"], None),  # two names in other case
+        ("ANNA.ogg anna.txt Anna.lab ANNA.txt", "ANNA.ogg", [".lab", ".txt"], "ANNA.txt"),
+        ("b.mp3 B.mp3.TextGrid B.TextGrid", "b.mp3", GRID, "B.mp3.TextGrid"),  # one name, the first is preferred
+        ("a.wav A.phn a.lab", "a.wav", [".phn", ".lab"], "a.lab"),  # an exact name before a preferred ending
+        ("a.wav", "nowhere/a.wav", GRID, None),
+    ],
+)
+def test_the_file_beside_by_letter_case(
+    here: Path, files: str, name: str, endings: list[str], expected: str | None
+) -> None:
+    touch(*files.split())
+    assert beside(name, *endings) == expected
 
 
 def test_a_name_in_other_case_is_taken_where_it_alone_can_be_meant(here: Path) -> None:
@@ -152,20 +155,11 @@ def test_a_name_in_other_case_is_taken_where_it_alone_can_be_meant(here: Path) -
     assert beside("SA1.WAV", ".phn") == "SA1.phn"
 
 
-def test_an_exact_name_comes_before_an_ending_that_is_preferred(here: Path) -> None:
-    touch("a.wav", "A.phn", "a.lab")
-    assert beside("a.wav", ".phn", ".lab") == "a.lab"
-
-
 def test_among_recordings_that_are_named(here: Path) -> None:
     touch("labels/s.lab")
     at = Path("labels/S.wav")
     assert Siblings().find(at, [".lab"], {"S"}) == Path("labels/s.lab")
     assert Siblings().find(at, [".lab"], {"S", "s"}) is None
-
-
-def test_a_folder_that_is_not_there(here: Path) -> None:
-    assert beside("nowhere/a.wav") is None
 
 
 def test_a_name_in_another_unicode_form_is_taken_where_it_alone_can_be_meant(here: Path) -> None:
