@@ -49,7 +49,8 @@ OWN = 20  # realisations of a phone that weigh as much as those of all phones, i
 # Realisations of a phone, from which it is judged whether it is told from the one that it is mostly taken for; and in
 # which share of pairs of the two it must fit its own better, or not be taken for one that right speech hardly has.
 LEAST, TOLD = 5, 0.75
-EVERY = "*"
+# A score that tells a mistake; of right speech the share below it that is told to users, and that forbids to judge.
+LOW, TOLD_LOW, UNFIT_LOW = 0.2, 0.05, 0.1
 MIN_SHARE = 1e-4  # share that a file names
 # Exponent of the shares where they weigh the lattice's alternatives, and what is added to each before that.
 WEIGHT, FLOOR = 0.5, 1e-3
@@ -97,12 +98,11 @@ class Usual(NamedTuple):
     gains : ndarray, shape = (2,)
         Of consonants and of vowels: nats that a phone gains with each e-fold by which it is longer.
     unjudged : mapping of str to tuple of str
-        By language, ``""`` for all: the phones that are not told from the one that they are mostly taken for, or that
-        score low in right speech; `EVERY` stands for all phones.
+        By language, ``""`` for all: the phones that are not told from the one that they are mostly taken for.
     persons : (float, float)
         Between which means of scores 95 % of right speakers lie.
-    languages : tuple of str
-        Whose right speech was heard; none: it is not known.
+    languages : mapping of str to float
+        Languages whose right speech was heard, and which share of its phones scores below `LOW`; none: it is not known.
     """
 
     quantiles: Array
@@ -110,7 +110,7 @@ class Usual(NamedTuple):
     gains: Array
     unjudged: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     persons: tuple[float, float] = (0.0, 1.0)
-    languages: tuple[str, ...] = ()
+    languages: Mapping[str, float] = MappingProxyType({})
 
 
 class Spoken(NamedTuple):
@@ -191,17 +191,18 @@ class Goodness:
             failed[language] = self._not_told(Evidence(*map(np.concatenate, zip(*seen, strict=True))), failed[""])
         unjudged = {language: tuple(each) for language, each in failed.items() if each}
         found = replace(self, usual=self.usual._replace(unjudged=unjudged))
-        persons = defaultdict[str, list[float]](list)
+        persons, languages = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
         for number, spoken in enumerate(heard):
             one = replace(found, language=spoken.language)
-            kept = one.is_judged(spoken.seen.labels)
-            persons[spoken.speaker or str(number)] += one.score(spoken.seen)[kept].tolist()
+            scores = one.score(spoken.seen)[one.is_judged(spoken.seen.labels)].tolist()
+            persons[spoken.speaker or str(number)] += scores
+            languages[spoken.language] += scores
         means = np.array([np.mean(each) for each in persons.values() if each])
         spread = 1.96 * float(means.std(ddof=1)) if len(means) > 1 else 1.0
         middle = float(means.mean()) if len(means) else 0.5
         range_ = max(middle - spread, 0.0), min(middle + spread, 1.0)
-        languages = tuple(filter(None, failed))
-        return replace(self, usual=found.usual and found.usual._replace(persons=range_, languages=languages))
+        low = {each: float(np.mean(np.array(scores) < LOW)) for each, scores in languages.items() if each and scores}
+        return replace(self, usual=found.usual and found.usual._replace(persons=range_, languages=low))
 
     def _not_told(self, seen: Evidence, known: Sequence[str]) -> list[str]:
         """Return the phones, without those known, that fit no better than where what they are taken for was said."""
@@ -229,13 +230,21 @@ class Goodness:
         low, high = self.usual.persons
         told = f"Of 100 people whose speech is right, 95 have a mean score from {low:.2f} to {high:.2f}"
         codes = dict.fromkeys(["", *(each.partition("-")[0] for each in languages)])
-        unjudged = {each: self.usual.unjudged[each] for each in codes if each in self.usual.unjudged}
-        grey = [f"{' '.join(own)} ({code or 'any'})" for code, own in unjudged.items() if EVERY not in own]
-        unheard = [each for each in codes if each and self.usual.languages and each not in self.usual.languages]
+        unjudged = self.usual.unjudged
+        low = {each: self.usual.languages[each] for each in codes if each in self.usual.languages}
         notes = {
-            "Without a score, as the model takes them for other sounds in right speech too": grey,
-            "Not judged, as right speech scores low too": [code for code, own in unjudged.items() if EVERY in own],
-            "Sounds are compared with those of other languages, as no right speech was heard of": unheard,
+            "Without a score, as the model takes them for other sounds in right speech too": [
+                f"{' '.join(unjudged[each])} ({each or 'any'})" for each in codes if each in unjudged
+            ],
+            "Below 0.2 are more of 100 sounds of right speech": [
+                f"{100 * share:.0f} ({each})" for each, share in low.items() if TOLD_LOW < share <= UNFIT_LOW
+            ],
+            "Not judged, as of 100 sounds of right speech too many are below 0.2": [
+                f"{100 * share:.0f} ({each})" for each, share in low.items() if share > UNFIT_LOW
+            ],
+            "Sounds are compared with those of other languages, as no right speech was heard of": [
+                each for each in codes if each and self.usual.languages and each not in low
+            ],
         }
         return ". ".join([told, *(f"{why}: {', '.join(which)}" for why, which in notes.items() if which)])
 
@@ -246,9 +255,11 @@ class Goodness:
 
     def _unjudged(self) -> set[str]:
         """Return the phones of the language that have no scores."""
-        known: Mapping[str, tuple[str, ...]] = self.usual.unjudged if self.usual else {}
-        left = {*known.get("", ()), *known.get(self.language.partition("-")[0], ())}
-        return {*self.phones} if EVERY in left else left
+        if self.usual is None:
+            return set()
+        own = self.language.partition("-")[0]
+        is_unfit = self.usual.languages.get(own, 0.0) > UNFIT_LOW
+        return {*(self.phones if is_unfit else self.usual.unjudged.get("", ())), *self.usual.unjudged.get(own, ())}
 
     def weighed(self, seen: Evidence) -> Array:
         """Return the log weight of each alternative, shape = (n, 3 * classes).
@@ -362,7 +373,7 @@ class Goodness:
             phones[phone] = about | shares
         values = {"format": FORMAT, "gains": rounded(usual.gains), "persons": rounded(usual.persons)}
         values |= {"unjudged": {language: list(each) for language, each in usual.unjudged.items()}}
-        values |= {"languages": list(usual.languages), "phones": phones}
+        values |= {"languages": {each: round(share, 3) for each, share in usual.languages.items()}, "phones": phones}
         files.write_json(folder / FILE, values)
 
     @classmethod
@@ -414,7 +425,7 @@ def _usual_of(phones: Sequence[str], values: Any) -> Usual:
         raise ValueError
     unjudged = {str(language): tuple(map(str, each)) for language, each in values["unjudged"].items()}
     first = np.vstack([quantiles[:1], quantiles]), np.concatenate([seconds[:1], seconds])  # of the blank, for none
-    languages = tuple(map(str, values.get("languages", ())))
+    languages = {str(each): float(share) for each, share in values.get("languages", {}).items()}
     return Usual(*first, gains, unjudged, (float(persons[0]), float(persons[1])), languages)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 from speechctc.audio.recordings import Recording
@@ -18,7 +18,8 @@ from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Labels, Task, Transcript
-from speechctc.inference.alignment import AlignOptions, Hearing
+from speechctc.inference.alignment import LEAST_TOLD, AlignOptions, Hearing
+from speechctc.inference.goodness import LOW
 from speechctc.inference.output import (
     OutputOptions,
     ResultWriter,
@@ -325,11 +326,21 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
     if output.scored:
         result = replace(result, about=about_scores(recogniser, [language or ""]), symbols=output.notation)
+        result = _doubted(result) if recogniser.goodness.usual else result
     starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
     if len(starts) != len(result.segments) or language is not None or placing.silences:
         return result
     pairs = list(zip(starts, result.segments, strict=True))[1:]
     return replace(result, given_error=median(abs(start - it.start) for start, it in pairs)) if pairs else result
+
+
+def _doubted(result: Recognition) -> Recognition:
+    """Return a result that says so if hardly a sound fits right speech: its scores then mean nothing."""
+    scores = [each.goodness.score for each in result.segments if each.goodness]
+    if result.is_unfit or len(scores) < LEAST_TOLD or fmean(scores) >= LOW:
+        return result
+    note = f"{result.file}: the mean of its scores is {fmean(scores):.2f}: its words may be those of another recording"
+    return replace(result, note="; ".join(filter(None, (result.note, note))), is_unfit=True)
 
 
 def _labels(items: Items) -> list[str]:

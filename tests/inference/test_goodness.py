@@ -18,7 +18,7 @@ from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.inference import goodness
 from speechctc.inference.alignment import AlignOptions
-from speechctc.inference.goodness import EVERY, Evidence, Goodness, Spoken, against_others, evidence
+from speechctc.inference.goodness import Evidence, Goodness, Spoken, against_others, evidence
 from speechctc.inference.placement import Placement, Posteriors, place
 from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
 from speechctc.inference.segmenter import PhoneScore, Segment
@@ -145,18 +145,20 @@ def test_a_phone_that_right_speech_fails_is_not_judged(tmp_path: Path, language:
 
 
 def test_a_language_that_natives_fail_is_not_judged_and_one_unheard_is_named(tmp_path: Path) -> None:
-    learned = taught(corpus(8, 1), "xx-yy")
-    assert learned.usual is not None and learned.usual.languages == ("xx-yy",)
-    usual = learned.usual._replace(unjudged={"th": (EVERY,)}, languages=("th", "xx"))
-    replace(learned, usual=usual).save(tmp_path)
+    learned = taught(corpus(8, 1), "xx")
+    assert learned.usual is not None and 0.0 < learned.usual.languages["xx"] < 0.1
+    shares = {"th": 0.33, "fr": 0.06, "xx": 0.04}
+    replace(learned, usual=learned.usual._replace(unjudged={}, languages=shares)).save(tmp_path)
     kept = Goodness.load(tmp_path, PHONES)
     labels = np.array([1, 2, 3, 4])
-    for language, is_judged in (("th", False), ("xx", True), ("xx-yy", True), ("zz", True), ("", True)):
+    about = kept.about([])
+    said = {"th": "too many are below 0.2: 33 (th)", "fr": "more of 100 sounds of right speech: 6 (fr)"}
+    said |= {"zz": "no right speech was heard of: zz"}
+    for language in ("th", "fr", "xx", "xx-yy", "zz", ""):
         of = replace(kept, language=language)
-        assert of.is_judged(labels).tolist() == [is_judged] * 4
-        assert of.plain()["unjudged"] == ([] if is_judged else sorted(PHONES))
-        assert ("Not judged, as right speech scores low too: th" in of.about([language])) == (language == "th")
-        assert ("no right speech was heard of: zz" in of.about([language])) == (language == "zz")
+        assert of.is_judged(labels).tolist() == [language != "th"] * 4
+        assert of.plain()["unjudged"] == (sorted(PHONES) if language == "th" else [])
+        assert of.about([language]).endswith(said.get(language, about))
 
 
 @pytest.mark.parametrize(
