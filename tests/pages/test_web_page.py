@@ -325,14 +325,14 @@ def test_bad_input_gets_one_line_and_the_next_recording_works(page: Path, tmp_pa
         assert len(driver.find_elements("css selector", ".recording")) == 3
 
 
-@pytest.mark.parametrize("damage", ["net.convs.0.conv.weight", "normalisation.std", "cut", "no text"])
+@pytest.mark.parametrize("damage", ["net.convs.0.conv.weight", "normalisation.std", "cut", "no text", "missing"])
 def test_a_damaged_model_is_said_in_one_line(page: Path, tmp_path: Path, damage: str) -> None:
     text = page.read_text(encoding="utf-8")
     match = re.search(r'class="weights">([^<]*)<', text)
     assert match is not None
     weights = bytearray(base64.b64decode(match[1]))
-    if damage in ("cut", "no text"):
-        given = match[1][: len(match[1]) // 8 * 4] if damage == "cut" else "*" + match[1]
+    if damage in ("cut", "no text", "missing"):
+        given = {"cut": match[1][: len(match[1]) // 8 * 4], "no text": "*" + match[1], "missing": ""}[damage]
     else:
         head = int.from_bytes(weights[:8], "little")
         about = json.loads(weights[8 : 8 + head])[damage]
@@ -380,6 +380,17 @@ def test_the_microphone(page: Path, recogniser: Recogniser, tmp_path: Path) -> N
         assert driver.find_element("xpath", "//button[text()='Save sound']").is_displayed()
         driver.find_element("xpath", "//button[text()='Remove']").click()
         assert not driver.find_elements("css selector", ".recording")
+
+
+def test_a_microphone_that_is_refused_is_said_in_one_line(page: Path) -> None:
+    with opened(page, "--use-fake-device-for-media-stream") as driver:
+        denied = {"permission": {"name": "microphone"}, "setting": "denied"}
+        driver.execute_cdp_cmd("Browser.setPermission", denied)
+        driver.find_element("id", "record").click()
+        wait_until(driver, "document.querySelectorAll('#problems .warning').length === 1")
+        (line,) = problems(driver)
+        assert line.startswith("The browser does not allow the microphone; change that") and "\n" not in line
+        assert driver.find_element("id", "record").text == "Record" and driver.find_element("id", "record").is_enabled()
 
 
 @pytest.mark.shared
