@@ -301,7 +301,7 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
         try:
             rows[path] = _some_rows(path)
         except InputError as error:
-            if path.suffix.lower() not in MAYBE:
+            if not _may_be_other(path):
                 result.notes.append(f"not used: {error}")
                 result.mend = result.mend or _has_labels(path, result.recordings)
     if not rows:
@@ -329,9 +329,14 @@ def _named(table: Path, rows: Iterable[Row], folder: Path) -> Iterator[Path]:
 def _some_rows(path: Path) -> list[Row]:
     """Return the rows of a table; raise an error if none of a manifest's, each with columns of its own, has labels."""
     rows = read_rows(path)
-    if all(row.problem for row in rows) and path.suffix.lower() in MAYBE:
+    if all(row.problem for row in rows) and _may_be_other(path):
         raise InputError(f"{path}: {rows[0].problem}", "correct the manifest")
     return rows
+
+
+def _may_be_other(path: Path) -> bool:
+    """Return whether a file may be no table of labels: lhotse's recordings are listed beside its supervisions."""
+    return path.suffix.lower() in MAYBE or (path.suffix.lower() == ".jsonl" and "recordings" in path.stem)
 
 
 def _has_labels(table: Path, recordings: Sequence[Path]) -> bool:

@@ -66,8 +66,8 @@ def nemo(folder: Path, utterances: Sequence[Said]) -> None:
         )
 
 
-def lhotse(folder: Path, utterances: Sequence[Said], cuts: bool = True) -> None:
-    """Write cuts of lhotse, or its recordings and supervisions, packed."""
+def lhotse(folder: Path, utterances: Sequence[Said], cuts: bool = True, ending: str = ".jsonl.gz") -> None:
+    """Write cuts of lhotse, or its recordings and supervisions."""
     _copied(folder, utterances)
     for split in ("train", "dev", "test"):
         own = [(f"u{k}", each) for k, each in enumerate(utterances) if each.split == split]
@@ -94,15 +94,15 @@ def lhotse(folder: Path, utterances: Sequence[Said], cuts: bool = True) -> None:
                 }
                 for id, each in own
             ]
-            _write_lines(folder / f"mine_cuts_{split}.jsonl.gz", rows)
+            _write_lines(folder / f"mine_cuts_{split}{ending}", rows)
         else:
-            _write_lines(folder / f"mine_recordings_{split}.jsonl.gz", recordings.values())
-            _write_lines(folder / f"mine_supervisions_{split}.jsonl.gz", said.values())
+            _write_lines(folder / f"mine_recordings_{split}{ending}", recordings.values())
+            _write_lines(folder / f"mine_supervisions_{split}{ending}", said.values())
 
 
 def supervisions(folder: Path, utterances: Sequence[Said]) -> None:
-    """Write lhotse's recordings and supervisions."""
-    lhotse(folder, utterances, cuts=False)
+    """Write lhotse's recordings and supervisions, not packed."""
+    lhotse(folder, utterances, cuts=False, ending=".jsonl")
 
 
 def audiofolder(folder: Path, utterances: Sequence[Said], ending: str = ".csv") -> None:
