@@ -231,19 +231,19 @@ class Goodness:
         told = f"Of 100 people whose speech is right, 95 have a mean score from {low:.2f} to {high:.2f}"
         codes = dict.fromkeys(["", *(each.partition("-")[0] for each in languages)])
         unjudged = self.usual.unjudged
-        low = {each: self.usual.languages[each] for each in codes if each in self.usual.languages}
+        shares = {each: self.usual.languages[each] for each in codes if each in self.usual.languages}
         notes = {
             "Without a score, as the model takes them for other sounds in right speech too": [
                 f"{' '.join(unjudged[each])} ({each or 'any'})" for each in codes if each in unjudged
             ],
             "Below 0.2 are more of 100 sounds of right speech": [
-                f"{100 * share:.0f} ({each})" for each, share in low.items() if TOLD_LOW < share <= UNFIT_LOW
+                f"{100 * share:.0f} ({each})" for each, share in shares.items() if TOLD_LOW < share <= UNFIT_LOW
             ],
             "Not judged, as of 100 sounds of right speech too many are below 0.2": [
-                f"{100 * share:.0f} ({each})" for each, share in low.items() if share > UNFIT_LOW
+                f"{100 * share:.0f} ({each})" for each, share in shares.items() if share > UNFIT_LOW
             ],
             "Sounds are compared with those of other languages, as no right speech was heard of": [
-                each for each in codes if each and self.usual.languages and each not in low
+                each for each in codes if each and self.usual.languages and each not in shares
             ],
         }
         return ". ".join([told, *(f"{why}: {', '.join(which)}" for why, which in notes.items() if which)])
