@@ -14,6 +14,7 @@ from speechctc.core.errors import InputError
 from speechctc.features.extractor import extractor, sliding_cmn
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.streaming import cmn_blocks
+from speechctc.model.numpy_net import NumpyNet
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 from tests.tones import RATE
@@ -66,7 +67,7 @@ def test_it_leans_to_the_mean_of_all_frames_weighted_by_the_power_around_each(
     shares = [100 / (100 + len(static)) for static in statics]  # a second of 10 ms a frame, and less than the window
     own = [static - sliding_cmn(static, features) for static in statics]
     means = [(1 - share) * mean + share * made.cmn_prior for share, mean in zip(shares, own, strict=True)]
-    whole = made.net(made.checkpoint)([static - mean for static, mean in zip(statics, means, strict=True)])
+    whole = NumpyNet(made.checkpoint)([static - mean for static, mean in zip(statics, means, strict=True)])
     for path, expected, batched in zip(paths, whole, made.forward.batch(statics), strict=True):
         np.testing.assert_allclose(made.logits(samples_of(path), RATE), expected, atol=1e-4)
         np.testing.assert_allclose(batched, expected, atol=1e-4)
