@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -175,6 +175,11 @@ NETS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"convs": (4,), "dense": (8, 8, 6), "context": 3, "context_span": 41, "time_stride": 2, "residual": True}, {}),
     ({"convs": (3,), "dense": (8, 8), "pieces": 5, "norm": "layer", "residual": True, "dense_span": (1, 5)}, {}),
 ]
+
+
+def test_every_activation_is_in_one_of_these_nets() -> None:
+    names = get_args(ModelConfig.model_fields["activation"].annotation)
+    assert {*names} == {model.get("activation", "maxout") for model, _ in NETS}
 
 
 @pytest.mark.parametrize(("model", "features"), NETS)

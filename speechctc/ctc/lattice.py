@@ -66,6 +66,7 @@ PREFETCH = 4
 SHORT_ROW = 256
 
 
+# Compiled by the overloads below; these have only the names and the texts.
 def significand(x: Any) -> Any:
     """Return the m of positive floats."""
 

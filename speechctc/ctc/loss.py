@@ -292,7 +292,7 @@ def defers_gradient(logits: Tensor) -> bool:
 
 
 class Loss(torch.autograd.Function):
-    """The loss for autograd: the gradient is there before it is asked for, but in float16."""
+    """The loss for autograd: `forward` computes the gradient too, and `backward` scales it; float16: see above."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, others: tuple[Any, ...]) -> Tensor:

@@ -169,7 +169,7 @@ def _activation(name: str, layer: LayerPlan, weights: Weights) -> Callable[[Rows
         return partial(_maxout, outputs=layer.outputs)
     if name == "prelu":
         return partial(_prelu, slope=weights[f"{layer.name}.activation.weight"])
-    return _silu if name == "silu" else _relu
+    return {"silu": _silu, "relu": _relu}[name]
 
 
 def _prelu(x: Rows, slope: Rows) -> Rows:
