@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import re
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -110,9 +109,9 @@ def test_what_the_page_lacks_is_refused_in_one_line(
 ) -> None:
     recogniser = speechctc.load(tiny_model, "cpu")
     odd = recogniser.config.model.model_copy(update={"activation": "gelu"})
-    checkpoint = replace(recogniser.checkpoint, config=recogniser.config.model_copy(update={"model": odd}))
+    recogniser.config = recogniser.config.model_copy(update={"model": odd})
     with pytest.raises(InputError, match="m: its net or its features are not of a kind that the page has"):
-        page_text(type(recogniser)(checkpoint, recogniser.device), tiny_model / "best", "m")
+        page_text(recogniser, tiny_model / "best", "m")
     monkeypatch.setattr(stage, "MAX_BYTES", 10)
     with pytest.raises(InputError, match="more than a page can hold"):
         export_web(tiny_model / "best", here / "page")
