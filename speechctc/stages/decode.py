@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
@@ -108,15 +110,20 @@ def decode(
 
 def _by_folder(every: Sequence[Recording]) -> Source:
     """Return a source that decodes the recordings of a folder with the common mean of all of `every` that lie there."""
+    inside = defaultdict[Path, list[Path]](list)
+    for each in every:
+        inside[each.path.parent].append(each.path)
 
     @contextmanager
     def source(
         recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter
     ) -> Iterator[Iterator[Any]]:
+        # A folder comes more than once where another lies between its recordings.
+        prior = cache(lambda folder: recogniser.centred_on(inside[folder], work.jobs, work.channel).cmn_prior)
         yield chain.from_iterable(
-            recogniser.centred_on(
-                [each.path for each in every if each.path.parent == folder], work.jobs, work.channel
-            ).decode_all([each.path for each in group], work.jobs, work.alternatives, work.channel)
+            recogniser.replaced(cmn_prior=prior(folder)).decode_all(
+                [each.path for each in group], work.jobs, work.alternatives, work.channel
+            )
             for folder, group in groupby(recordings, lambda each: each.path.parent)
         )
 
