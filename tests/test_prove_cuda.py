@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -19,6 +21,14 @@ from tests.forked import Forked, Together
 @pytest.fixture(scope="module")
 def prove_cuda() -> ModuleType:
     return script("prove_cuda")
+
+
+@pytest.fixture
+def as_in_the_background() -> Iterator[None]:
+    """Ignore Ctrl-C, as a program does that a shell started in its background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("run", ["right", "fast", "which"])
@@ -56,7 +66,7 @@ def out_of_time_after(line: str, log: Path, prove_cuda: ModuleType, monkeypatch:
 
 
 def test_what_fails_or_hangs_or_floods_costs_no_other_job(
-    prove_cuda: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prove_cuda: ModuleType, tmp_path: Path, as_in_the_background: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what comes back is a few small files in one folder."""
     flood = "while True: print(1000 * 'x')"
