@@ -125,8 +125,7 @@ def calibrate_command(
     which is never trained on, and saves the result in the model's folder; for a bundled model, in a copy of it, such
     as english/, in the working directory.
     """
-    from speechctc.stages.calibrate import calibrate
-    from speechctc.stages.learn_ratings import learn_ratings
+    from speechctc.stages.calibrate import calibrate, learn_ratings
 
     if ratings is not None:
         show(learn_ratings(opt.find_model(model), ratings, new_reporter()))

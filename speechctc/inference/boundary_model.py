@@ -111,7 +111,7 @@ def scores(weights: Weights, frames: Vectors, vectors: Vectors) -> tuple[Vectors
     """Return the scores of a `speechctc.inference.boundary_model.Lattice`, each (n_frames, n_states).
 
     Three convolutions over 145 ms, and two bilinear forms: frame by phone, and frame by pair of phones. A phone is
-    given as a vector, so there are no weights of any phone set. `boundary_training.BoundaryNet` is what is trained.
+    given as a vector, so there are no weights of any phone set. `train_boundaries.BoundaryNet` is what is trained.
 
     Parameters
     ----------

@@ -1,28 +1,38 @@
-"""Calibrate a model's confidences and boundaries on a split it was not trained on."""
+"""What a model learns after training: its confidences, its boundaries' shift, right speech, and raters' scores."""
 
 from __future__ import annotations
 
+import csv
+import json
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
+from speechctc.corpora.table_rows import read_cells
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.goodness import Evidence, Goodness, Spoken, collect
+from speechctc.inference.ratings import FOLDS, Ratings, features
+from speechctc.inference.ratings import cross_validated as rated_by_others
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.segmenter import Calibration, cross_validated, expected_calibration_error, fit
+from speechctc.inference.segmenter import Calibration, PhoneScore, cross_validated, expected_calibration_error, fit
 from speechctc.inference.transcript import phone_units
-from speechctc.model.checkpoint import find_checkpoint
+from speechctc.model.checkpoint import find_checkpoint, read_inventory
 from speechctc.stages.split_scoring import aligned_starts, score_split, sound_of
 from speechctc.stages.used_model import own_folder, write_learned
 
 MIN_CALIBRATION_PHONES = 50  # phones, to estimate two numbers from
+RATED = ("file", "phone", "rating")
+DRAWS = 2000  # of speakers, for the interval of a correlation
 
 
 def calibrate(
@@ -140,3 +150,92 @@ def boundary_shift(recogniser: Recogniser, utterances: Sequence[Utterance]) -> f
     lags = [labelled - segment.start for labelled, segment in aligned_starts(recogniser, timed)]
     half = recogniser.clock.half
     return float(np.clip(np.median(lags), -half, half)) if lags else 0.0
+
+
+class _Rated(NamedTuple):
+    speaker: str
+    phone: str
+    score: PhoneScore
+    rating: float
+
+
+def learn_ratings(model: Path | None, table: Path, reporter: Reporter) -> str:
+    """Learn from a table of ratings, and write what was learned into the model's folder, or the user's own copy.
+
+    Parameters
+    ----------
+    model : Path or None
+        A checkpoint or a run's folder (its best); None: the latest run.
+    table : Path
+        With tabs or commas, and the columns `RATED`: the JSON of a recording, the number of the phone in it, from 1,
+        and the rating, a number.
+    reporter : Reporter
+
+    Returns
+    -------
+    str
+        How well ratings of other speakers are predicted, in words.
+
+    Raises
+    ------
+    InputError
+        There is no such model, the table or a file that it names cannot be read or are of other phones, or the
+        speakers are too few.
+    """
+    folder = find_checkpoint(model)
+    own, phones = own_folder(folder), read_inventory(folder).phones
+    rated = _read_ratings(table)
+    if strange := {name for each in rated for name, _ in each.score.log_odds} - {"-", *phones}:
+        what = f"{table}: its scores are of other phones than the model's: {sorted(strange)[0]}"
+        raise InputError(what, "score with this model, and without --symbols")
+    speakers, said, scores, given = zip(*rated, strict=True)
+    if len(set(speakers)) < FOLDS:
+        what = f"{table}: ratings of {len(set(speakers))} speakers, {FOLDS} are needed"
+        raise InputError(
+            what, "the JSON of score-phones names the speaker: score folders or tables of several speakers"
+        )
+    values, ratings = features(phones, scores), np.array(given)
+    penalty, unseen = rated_by_others(phones, speakers, said, values, ratings)
+    learned = Ratings.learn(phones, said, values, ratings, penalty)
+    write_learned(folder, own, learned.save, reporter)
+    alone = np.array([each.score for each in scores])
+    told = f"{len(rated)} phones of {len(set(speakers))} speakers, each rated by what others taught"
+    told = f"{told}; Pearson's correlation with the raters, by phone, 95 % interval over speakers"
+    learned_so, alone_so = (_correlation(speakers, each, ratings) for each in (unseen, alone))
+    return f"{told}:\n  learned {learned_so}\n  score alone {alone_so}"
+
+
+def _read_ratings(table: Path) -> list[_Rated]:
+    """Return the rated phones; those without a score are left out."""
+    lines = read_cells(table, RATED).text.splitlines()
+    rows = list(csv.DictReader(lines, delimiter="\t" if lines and "\t" in lines[0] else ","))
+    if not rows or not {*RATED} <= {*rows[0]}:
+        raise InputError(f"{table}: lacks a column of {', '.join(RATED)}, or has no rows", "see calibrate --help")
+    known, found = dict[Path, Any](), list[_Rated]()
+    for line, row in enumerate(rows, start=2):
+        try:
+            path, rating = table.parent / row["file"], float(row["rating"])
+            if path not in known:
+                known[path] = json.loads(path.read_text(encoding="utf-8"))
+            number = int(row["phone"])
+            if number < 1 or not math.isfinite(rating):
+                raise ValueError
+            segment = known[path]["segments"][number - 1]
+            if "score" in segment:
+                score = PhoneScore(segment["score"], segment["probability"], (), tuple(segment["log_odds"].items()))
+                found.append(_Rated(known[path]["speaker"] or str(path), segment["phone"], score, rating))
+        except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+            what = f"{table}, line {line}: not a phone of a file of score-phones --format json, and a number"
+            raise InputError(what, "score again with this version, and count all phones of a file from 1") from None
+    return found
+
+
+def _correlation(speakers: tuple[str, ...], found: NDArray[np.float64], ratings: NDArray[np.float64]) -> str:
+    """Return Pearson's correlation and its interval, in words."""
+    groups = [np.flatnonzero(np.array(speakers) == each) for each in sorted(set(speakers))]
+    rng = np.random.default_rng(0)
+    draws = [np.concatenate([groups[k] for k in rng.integers(len(groups), size=len(groups))]) for _ in range(DRAWS)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = [np.corrcoef(found[each], ratings[each])[0, 1] for each in (np.arange(len(ratings)), *draws)]
+    low, high = np.nanpercentile(values[1:], (2.5, 97.5))
+    return f"{values[0]:.2f} ({low:.2f} to {high:.2f})"

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
-from speechctc.inference import boundary_training, refinement
+from speechctc.inference import refinement
 from speechctc.inference.boundary_model import (
     DIMS,
     EDGE,
@@ -27,11 +27,12 @@ from speechctc.inference.boundary_model import (
     sides_of,
     spelled,
 )
-from speechctc.inference.boundary_training import BoundaryNet, _gradients, examples_of, joined, spread_for, train
 from speechctc.inference.refinement import Window, refined
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import arrays_of
 from speechctc.phones.inventory import CMU39, TIMIT61
+from speechctc.stages import train_boundaries
+from speechctc.stages.train_boundaries import BoundaryNet, _gradients, examples_of, joined, spread_for, train
 
 RATE = 16000
 HERTZ = {"a": 800.0, "i": 2400.0, "s": 5200.0, "m": 300.0}
@@ -269,7 +270,7 @@ def test_what_a_net_knew_is_kept_in_part_when_it_learns_further(
     examples = [*examples_of(samples, RATE, labels, times, False)]
     found = []
     for kept in (0.0, 0.3):
-        monkeypatch.setattr(boundary_training, "KEPT", kept)
+        monkeypatch.setattr(train_boundaries, "KEPT", kept)
         net = BoundaryNet()
         net.load_state_dict(before)
         train(net, examples, further=True)

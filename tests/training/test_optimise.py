@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from speechctc.config.schema import FinetuneConfig, TrainConfig
 from speechctc.core import optimizers
 from speechctc.core.optimizers import SGD, AdamW, Optimizer
-from speechctc.inference.boundary_training import one_cycle
+from speechctc.stages.train_boundaries import one_cycle
 from speechctc.training.optimise import build_optimizer, stages
 from tests.forked import Forked
 
@@ -75,7 +75,7 @@ from tests.train_helpers import run_once
 run_once(Path(sys.argv[1]), Path("r"), "train.epochs=1")
 from tests.lm.test_lstm import training
 training(Path("lm"), epochs=1).train()
-from speechctc.inference.boundary_training import BoundaryNet, examples_of, train
+from speechctc.stages.train_boundaries import BoundaryNet, examples_of, train
 from tests.inference.test_boundary_model import RATE, np, song
 samples, *labels = song(4, np.random.default_rng(0))
 train(BoundaryNet(), [*examples_of(samples, RATE, *labels, False)])
