@@ -188,7 +188,7 @@ def doctor_command(
     """
     import json
 
-    from speechctc.stages.doctor.examine import examine
+    from speechctc.stages.doctor import examine
 
     prints = json_file == Path("-")
     check_places(overwrite, None if prints else json_file)

@@ -51,7 +51,7 @@ from speechctc.features.shards import (
 )
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.pronouncer import word_key
-from speechctc.stages.doctor.findings import check_counts, listed
+from speechctc.stages.doctor import check_counts, listed
 
 PROBE_SECONDS = 8  # of noise, by which the time of an encoder is measured
 LISTED = 40  # phones printed with their counts; all are in the file

@@ -23,7 +23,7 @@ from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
 from speechctc.features.shards import count_phones, read_split
 from speechctc.inference.segmenter import Calibration
 from speechctc.stages.calibrate import calibrate_run
-from speechctc.stages.doctor.findings import check_counts, check_disk
+from speechctc.stages.doctor import check_counts, check_disk
 from speechctc.stages.plot import CurvesFile
 from speechctc.stages.train import train_rank
 from speechctc.training.dev_score import DevScore

@@ -18,7 +18,7 @@ from speechctc.metrics.per import protocols_for, score_by_protocols
 from speechctc.phones.folding import parse_folding
 from speechctc.phones.inventory import TIMIT61, Inventory
 from speechctc.phones.pronouncer import Pronouncer
-from speechctc.stages.doctor.examine import analyse_sounds, check_corpus
+from speechctc.stages.doctor import analyse_sounds, check_corpus
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.extract import extract
 from speechctc.stages.train import train_net

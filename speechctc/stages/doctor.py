@@ -3,43 +3,176 @@
 from __future__ import annotations
 
 import hashlib
-import math
+import shutil
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.audio.sound_file import COPIED_AS_TEXT, channels_differ, open_sound
 from speechctc.config.schema import Config
-from speechctc.core.errors import InputError, counted, first_few
-from speechctc.core.parallel import cores, map_in_threads
+from speechctc.core.errors import NEEDS_TORCH, InputError, counted, first_few
+from speechctc.core.parallel import cores, map_in_threads, threads
 from speechctc.core.progress import Reporter
+from speechctc.core.text_files import read_tables
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import doubtful_labels, not_phones, notation_pairs, spellings
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tier_utterances import without_drafts
 from speechctc.features.extractor import extractor
 from speechctc.model.layers import output_frames
+from speechctc.pages.page import render_text
 from speechctc.phones.inventory import FOUND, frames_needed
-from speechctc.phones.label_rules import are_strings
-from speechctc.stages.doctor.findings import (
-    Diagnosis,
-    Finding,
-    Severity,
-    cannot_train,
-    check_counts,
-    check_without_torch,
-    finding,
-    listed,
-    with_counts,
-)
+from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
+
+Severity = Literal["stops", "warning", "note"]
+NAMES: dict[Severity, str] = {"stops": "training is impossible", "warning": "warning", "note": "note"}
+"""The severities as they are printed, the gravest first."""
+NAMED = 4  # places in a line
+SHOWN = 6  # places named in the report for people; JSON has all
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that may spoil training.
+
+    Attributes
+    ----------
+    kind : str
+        A fixed name for programs: ``"clipped"``.
+    severity : {"stops", "warning", "note"}
+        ``"stops"``: training is impossible; ``"warning"``: it may be worse; ``"note"``: it may be intended.
+    what : str
+        What is wrong, with numbers.
+    where : tuple of str
+        The recordings, utterances or phones.
+    why : str
+        Why it matters.
+    fix : str
+        What to do.
+    """
+
+    kind: str
+    severity: Severity
+    what: str
+    where: tuple[str, ...]
+    why: str
+    fix: str
+
+    def to_line(self) -> str:
+        """Return what is wrong, a few of the places, and what to do, in a line."""
+        return f"{self.what} ({first_few(self.where, NAMED)}); {self.fix}" if self.where else f"{self.what}; {self.fix}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of the JSON report."""
+        return {**vars(self), "where": list(self.where)}
+
+
+def finding(kind: str, where: Iterable[object] = (), severity: Severity = "warning", **values: Any) -> Finding:
+    """Return the finding of a kind on these places; its texts are those of findings.yaml, with the values in them."""
+    places = tuple(map(str, where))
+    texts = read_tables(__file__, "findings.yaml")[kind]
+    what, why, fix = (texts[key].format(**{"count": len(places), **values}) for key in ("what", "why", "fix"))
+    return Finding(kind, severity, what, places, why, fix)
+
+
+def listed(kind: str, where: Iterable[object], severity: Severity = "warning", **values: Any) -> list[Finding]:
+    """Return the finding on these places; none if there are no places."""
+    places = list(where)
+    return [finding(kind, places, severity, **values)] if places else []
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All findings, and the facts that were measured.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+    facts : dict of str to str
+        What was examined, by subject, in words.
+    """
+
+    findings: tuple[Finding, ...]
+    facts: dict[str, str]
+
+    @property
+    def is_possible(self) -> bool:
+        """Return whether training is possible."""
+        return all(finding.severity != "stops" for finding in self.findings)
+
+    def to_text(self) -> str:
+        """Return the report for people: the facts, then the findings, the gravest first."""
+        width = max(map(len, self.facts), default=0) + 2
+        counts = Counter(NAMES[each.severity] for each in self.findings)
+        values = {"facts": self.facts, "findings": self._in_order(), "counts": counts, "width": width}
+        return render_text("diagnosis.txt", values | {"names": NAMES, "some": first_few, "shown": SHOWN}).strip("\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of the JSON report."""
+        found = [finding.to_dict() for finding in self._in_order()]
+        return {"possible": self.is_possible, "facts": self.facts, "findings": found}
+
+    def _in_order(self) -> list[Finding]:
+        return sorted(self.findings, key=lambda finding: [*NAMES].index(finding.severity))
+
+
+def cannot_train(error: InputError) -> Finding:
+    """Return the finding for an error that ends training before it begins."""
+    return finding("cannot-train", severity="stops", what=error.what, fix=error.fix)
+
+
+MIN_OCCURRENCES = 5  # a phone with fewer occurrences in training is hardly learned
+COMMON = 0.4  # share of all labels, from which one label is suspicious
+MIN_LABELS = 100  # labels; of fewer, shares say nothing
+MIN_FREE_BYTES = 2 * 2**30  # bytes; checkpoints and features of a small corpus
+NEAR = 0.8  # share of the memory from which it may run out
+
+
+def check_counts(counts: Mapping[str, Counter[str]]) -> list[Finding]:
+    """Check how often each phone occurs in each split (``"train"`` and others)."""
+    train = counts["train"]
+    others = sum((count for split, count in counts.items() if split != "train"), Counter[str]())
+    rare = sorted((phone for phone in train if train[phone] < MIN_OCCURRENCES), key=lambda phone: train[phone])
+    tonal = len(rare_by_tone(train, MIN_OCCURRENCES))
+    more = f"; {tonal} of them are rare by their tones: {OF_TONES}" if tonal else ""
+    found = listed("rare-phones", with_counts(rare, train), rare=MIN_OCCURRENCES, more=more)
+    unseen = sorted(set(others) - set(train))
+    only = sorted(phone for phone in set(train) - set(others) if train[phone] >= MIN_OCCURRENCES and others)
+    splits, why = "dev or test and not in train", "the model never recognises them"
+    found += listed("one-split", with_counts(unseen, others), splits=splits, why=why)
+    splits, why = "train and neither in dev nor in test", "no score tells how well they are recognised"
+    found += listed("one-split", with_counts(only, train), splits=splits, why=why)
+    total = train.total()
+    for phone, count in train.most_common(1):
+        if total >= MIN_LABELS and count > COMMON * total and len(train) > 2:
+            found.append(finding("one-label", [f"{phone} ({count:,} of {total:,})"], share=100 * count / total))
+    return found
+
+
+def with_counts(phones: Iterable[str], counts: Counter[str]) -> tuple[str, ...]:
+    """Return phones with how often they occur: ``"a (3)"``."""
+    return tuple(f"{phone} ({counts[phone]})" for phone in phones)
+
+
+def check_disk(folders: Iterable[Path]) -> list[Finding]:
+    """Return a finding for each folder, made or not, whose disk is nearly full."""
+    found = []
+    for folder in folders:
+        there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), Path())
+        free = shutil.disk_usage(there).free
+        if free < MIN_FREE_BYTES:
+            found.append(finding("disk", [folder], gib=free / 2**30, folder=folder))
+    return found
+
 
 Samples: TypeAlias = NDArray[np.float32]
 
@@ -196,13 +329,10 @@ CHECKS: Mapping[str, Callable[[SoundAnalysis], str]] = {
 """By kind of finding, what is said of a recording that has it; ``""`` of others."""
 
 
-def check_sounds(sounds: Sounds, rate: int, of_model: bool = False) -> list[Finding]:
-    """Check what was heard of each recording against the sample rate of the features, Hz.
-
-    `of_model`: training starts from a model, which reads that rate and no other.
-    """
+def check_sounds(sounds: Sounds, rate: int) -> list[Finding]:
+    """Check what was heard of each recording against the sample rate of the features, Hz."""
     heard = {place: sound for place, sound in sounds.items() if isinstance(sound, SoundAnalysis)}
-    found = [*_unreadable(sounds), *_sample_rates(heard, rate, of_model), *_telephone(heard)]
+    found = [*_unreadable(sounds), *_sample_rates(heard, rate), *_telephone(heard)]
     for kind, see in CHECKS.items():
         seen = (f"{place} ({said})" for place, sound in heard.items() if (said := see(sound)))
         found += listed(kind, seen, quiet=QUIET_DB, long=MAX_SECONDS)
@@ -215,29 +345,17 @@ def _unreadable(sounds: Sounds) -> list[Finding]:
     return listed("unreadable", errors, severity, all=len(sounds))
 
 
-def _sample_rates(heard: Mapping[Place, SoundAnalysis], rate: int, of_model: bool) -> list[Finding]:
+def _sample_rates(heard: Mapping[Place, SoundAnalysis], rate: int) -> list[Finding]:
     low = {place: sound for place, sound in heard.items() if sound.rate < rate}
-    if not low:
-        return []
-    every = len(low) == len(heard)
-    highest = max(sound.rate for sound in low.values())
-    fix = f"set features.sample_rate={highest}" if every else "set features.sample_rate to the lowest rate"
-    if of_model:
-        fix = f"keep {rate}, which the model of train.init_from reads: they are resampled"
-    fix += "" if every else ", or leave these out"
+    highest = max((sound.rate for sound in low.values()), default=0)
     where = (f"{place} ({sound.rate:,} Hz)" for place, sound in low.items())
-    more = "" if every else "; it learns to tell the recordings apart, not the phones"
-    return [finding("low-rate", where, rate=rate, all=len(heard), highest=highest / 2, more=more, fix=fix)]
+    return listed("low-rate", where, rate=rate, all=len(heard), highest=highest / 2)
 
 
 def _telephone(heard: Mapping[Place, SoundAnalysis]) -> list[Finding]:
     found = [place for place, sound in heard.items() if sound.high_db < TELEPHONE_DB and sound.level_db > SILENT_DB]
     is_usual = len(found) > len(heard) / 2  # a corpus of telephone speech
     return [] if is_usual else listed("telephone", found, all=len(heard))
-
-
-EDGES = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 30, 60, math.inf)  # s, of the histogram
-WIDTH = 40  # signs of its longest bar
 
 
 def examine(config: Config | None, reporter: Reporter) -> Diagnosis:
@@ -250,8 +368,8 @@ def examine(config: Config | None, reporter: Reporter) -> Diagnosis:
     reporter : Reporter
     """
     if config is None:
-        return _check_machine()
-    about = _check_machine(config.train.device, (config.data.dir, config.run))
+        return check_machine()
+    about = check_machine(config.train.device, (config.data.dir, config.run))
     try:
         corpus = read_corpus(config.corpus)
     except InputError as error:
@@ -266,18 +384,34 @@ def examine(config: Config | None, reporter: Reporter) -> Diagnosis:
     return Diagnosis(tuple(found), facts)
 
 
-def _check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagnosis:
+def check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagnosis:
+    """Check the machine for training on `device` (``"auto"``, ``"cpu"`` or ``"cuda"``), writing into these folders."""
+    found = check_disk(folders)
     if find_spec("torch") is None:
-        return check_without_torch(folders)
-    from speechctc.stages.doctor.machine import check_machine  # late: it loads torch
+        memory = psutil.virtual_memory().total / 2**30
+        processor = f"{cores()} cores, {threads()} threads, {memory:.1f} GiB of memory"
+        found.append(finding("no-torch", severity="note", fix=NEEDS_TORCH))
+        return Diagnosis(tuple(found), {"torch": "not installed: recognition does without", "processor": processor})
+    from speechctc.stages import machine  # late: it loads torch
 
-    return check_machine(device, folders)
+    facts, has_gpu = machine.facts()
+    for place in ("cpu", "cuda")[: 1 + has_gpu]:
+        fault = machine.loss_fault(place)
+        facts[f"CTC loss on the {place.upper()}"] = "does not start" if fault else "starts"
+        found += [finding("loss", severity="stops", **fault)] if fault else []
+    if not has_gpu:
+        why, fix = machine.why_no_gpu()
+        facts["GPU"] = f"none is used: {why}; {fix}"
+        if device == "cuda" or machine.has_nvidia():
+            severity: Severity = "stops" if device == "cuda" else "warning"
+            found.append(finding("no-gpu", severity=severity, reason=why, fix=fix))
+    return Diagnosis(tuple(found), facts)
 
 
 def check_corpus(config: Config, corpus: Corpus, sounds: Sounds) -> list[Finding]:
     """Return the findings on recordings, splits and labels."""
-    found = check_sounds(sounds, config.features.sample_rate, config.train.init_from is not None)
-    return [*found, *check_splits(corpus, sounds)] + check_labels(corpus, sounds, config)
+    found = check_sounds(sounds, config.features.sample_rate)
+    return [*found, *check_splits(corpus, sounds), *check_labels(corpus, sounds, config)]
 
 
 def analyse_sounds(corpus: Corpus, reporter: Reporter) -> Sounds:
@@ -289,7 +423,7 @@ def analyse_sounds(corpus: Corpus, reporter: Reporter) -> Sounds:
 
 def _estimate(config: Config, corpus: Corpus, sounds: Sounds) -> tuple[list[Finding], dict[str, str]]:
     """Estimate the memory of training; return findings and facts."""
-    from speechctc.stages.doctor.machine import check_memory, estimate_memory  # late: it loads torch
+    from speechctc.stages.machine import estimate_memory  # late: it loads torch
 
     frames = []
     for each in corpus.splits["train"]:
@@ -304,7 +438,10 @@ def _estimate(config: Config, corpus: Corpus, sounds: Sounds) -> tuple[list[Find
         memory = estimate_memory(config, corpus.inventory(), used)
     except InputError as error:
         return [cannot_train(error)], {}
-    return check_memory(memory), {"memory": memory.to_text().removeprefix("memory ")}
+    found, needed, there = [], memory.device / 2**20, memory.available / 2**20
+    if needed >= NEAR * there > 0:
+        found = [finding("memory", [f"the largest batch: {memory.largest}"], needed=needed, there=there)]
+    return found, {"memory": memory.to_text().removeprefix("memory ")}
 
 
 def corpus_facts(corpus: Corpus, sounds: Sounds) -> dict[str, str]:
@@ -320,9 +457,8 @@ def corpus_facts(corpus: Corpus, sounds: Sounds) -> dict[str, str]:
             facts[split] = f"{len(part):,} utterances, {seconds / 60:.1f} minutes{who}, {labels:,} phones"
     read = [sound for sound in sounds.values() if isinstance(sound, SoundAnalysis)]
     facts["formats"] = _formats(sounds, read)
-    facts["phones"] = _phones(corpus)
-    if read:
-        facts["lengths"] = histogram([sound.seconds for sound in read])
+    phones = Counter(phone for each in corpus.splits["train"] for phone in each.phones)
+    facts["phones"] = f"{len(phones)} in train: {counted(phones)}" if phones else "none"
     return facts
 
 
@@ -331,33 +467,6 @@ def _formats(sounds: Sounds, read: Sequence[SoundAnalysis]) -> str:
     rates = Counter(f"{sound.rate:,} Hz" for sound in read)
     channels = Counter(f"{sound.channels} channel{'s' if sound.channels > 1 else ''}" for sound in read)
     return "; ".join(filter(None, (counted(endings), counted(rates), counted(channels))))
-
-
-def _phones(corpus: Corpus) -> str:
-    """Return the number of phones, their balance, and the most and the least frequent ones."""
-    train = Counter(phone for each in corpus.splits["train"] for phone in each.phones)
-    if not train:
-        return "none"
-    shares = np.array(list(train.values())) / train.total()
-    even = math.exp(-float((shares * np.log(shares)).sum()))
-    ranked = [f"{phone} {count}" for phone, count in train.most_common()]
-    least = f"; least: {first_few(ranked[:-6:-1], 5)}" if len(ranked) > 10 else ""
-    return (
-        f"{len(train)} in train, as varied as {even:.0f} that are equally frequent (perplexity);"
-        f" most: {', '.join(ranked[:5])}{least}"
-    )
-
-
-def histogram(seconds: Sequence[float]) -> str:
-    """Return a histogram of lengths, a line for each range that is between the shortest and the longest."""
-    counts, _ = np.histogram(seconds, EDGES)
-    there = np.flatnonzero(counts)
-    lines = []
-    for k in range(there[0], there[-1] + 1):
-        high = "more" if math.isinf(EDGES[k + 1]) else f"{EDGES[k + 1]:g} s"
-        bar = "#" * math.ceil(WIDTH * counts[k] / counts.max())
-        lines.append(f"{EDGES[k]:>4g} to {high:<5} {counts[k]:>7,} {bar}")
-    return "\n".join(lines)
 
 
 SLOW, FAST = 0.2, 3.0  # of the corpus's median number of phones a second

@@ -1,1 +1,0 @@
-"""What `speechctc doctor` checks: the machine, the corpus, its labels and its sound."""
