@@ -77,3 +77,10 @@ def test_what_cannot_be_installed_is_said_in_one_line_and_tried_again(here: Path
 def test_a_python_that_makes_no_environments_is_named(here: Path) -> None:
     status, (line,), asked = install(here, NO_ENSUREPIP="1")
     assert status == 2 and "sudo apt install python3-venv" in line and not asked and not (here / ".venv").exists()
+
+
+def test_a_python_that_does_not_run_is_named(here: Path) -> None:
+    status, lines, _ = install(here, PYTHON="/no/such/python")
+    assert status == 2 and lines == [
+        "scripts/install: /no/such/python does not run; set PYTHON to a Python of 3.10 or newer"
+    ]
