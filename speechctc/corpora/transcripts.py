@@ -51,8 +51,6 @@ class Transcript(NamedTuple):
     Attributes
     ----------
     labels : tuple of str
-    starts : tuple of float
-        Start of each label in seconds; empty if not known, or if there are phrases.
     file : Path, optional
         The file that they were read from.
     note : str
@@ -64,7 +62,6 @@ class Transcript(NamedTuple):
     """
 
     labels: tuple[str, ...]
-    starts: tuple[float, ...] = ()
     file: Path | None = None
     note: str = ""
     phrases: tuple[Phrase, ...] = ()
@@ -114,10 +111,9 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     if ending == ".textgrid":
         return _of_intervals(file, read_textgrid(file, tier), choice.limits)
     if ending == ".phn":
-        intervals = read_phn(file, _rate(recording))
-        return Transcript(tuple(each.label for each in intervals), tuple(each.start for each in intervals), file)
+        return Transcript(tuple(each.label for each in read_phn(file, _rate(recording))), file)
     text, note = read_text(file)
-    return Transcript(tuple(text.split()), (), file, note)
+    return Transcript(tuple(text.split()), file, note)
 
 
 def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Transcript:
@@ -128,7 +124,7 @@ def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Tra
         if limits:
             what = f"{file}: the tier {tier.name!r} has no times of its own, which could be limits"
             raise InputError(what, "name the tier above it with --tier, or give --no-limits")
-        return Transcript(tuple(each.label for each in tier.entries), (), file)
+        return Transcript(tuple(each.label for each in tier.entries), file)
     origin = next((each.origin for each in media if each.stem == recording.stem), media[0].origin if media else 0.0)
     return _of_intervals(
         file, [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries], limits
@@ -136,11 +132,11 @@ def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Tra
 
 
 def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None) -> Transcript:
-    """Return labels in the order of time, with their times as limits or as what an alignment is compared with."""
+    """Return labels in the order of time, with their times as limits or without."""
     parts = [Phrase(start, end, tuple(label.split())) for start, end, label in intervals]
     if not (any(len(part.labels) > 1 for part in parts) if limits is None else limits):
-        return Transcript(tuple(each.label for each in intervals), tuple(each.start for each in intervals), file)
-    return Transcript(tuple(label for part in parts for label in part.labels), (), file, "", _limits(str(file), parts))
+        return Transcript(tuple(each.label for each in intervals), file)
+    return Transcript(tuple(label for part in parts for label in part.labels), file, "", _limits(str(file), parts))
 
 
 def _limits(where: str, parts: Sequence[Phrase]) -> tuple[Phrase, ...]:
@@ -277,7 +273,7 @@ def in_table(
         phrases = merged[row]
         read = tuple(label for part in phrases for label in part.labels) if phrases else _labels_of(row, labels) or ()
         limits = () if choice.limits is False else phrases
-        return Transcript(read, (), table, note, limits, dict(row.traits).get("language", ""))
+        return Transcript(read, table, note, limits, dict(row.traits).get("language", ""))
 
     if recordings is None:
         every = sorted((*merged, *bad), key=lambda row: row.line)

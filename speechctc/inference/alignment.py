@@ -170,7 +170,7 @@ class Aligner:
             notes.append(f"{name}: the alignment may be wrong {where}; {edge}")
         score = placed.score / max(len(segments), 1)
         is_unfit = is_unlike or is_unheard
-        return Recognition(name, seconds, segments, score, None, words, misfits, "; ".join(notes), is_unfit)
+        return Recognition(name, seconds, segments, score, words, misfits, "; ".join(notes), is_unfit)
 
     def _placed(self, name: str, length: float, items: Items, posteriors: Posteriors) -> Placement:
         """Return the best placement of a transcript."""
@@ -362,7 +362,7 @@ def _joined(name: str, seconds: float, parts: Sequence[Recognition], note: str) 
     words = tuple(each for part in parts for each in part.words)
     misfits = tuple(each for part in parts for each in part.misfits)
     is_unfit = 2 * sum(len(part.segments) for part in parts if part.is_unfit) > len(segments)
-    return Recognition(name, seconds, segments, score, None, words, misfits, note, is_unfit)
+    return Recognition(name, seconds, segments, score, words, misfits, note, is_unfit)
 
 
 def _with_heard(placed: Placement, posteriors: Posteriors) -> tuple[NDArray[np.int64], list[int]]:

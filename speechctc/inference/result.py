@@ -132,8 +132,6 @@ class Recognition:
         The phones in order, without overlap.
     log_probability : float, optional
         Of an alignment: the log probability of its path, divided by the number of phones.
-    given_error : float, optional
-        Of an alignment of phones with given times: the median distance of given and found boundaries, seconds.
     words : tuple of Word
         Of an alignment of words: the words in order.
     misfits : tuple of Misfit
@@ -158,7 +156,6 @@ class Recognition:
     seconds: float
     segments: tuple[Segment, ...]
     log_probability: float | None = None
-    given_error: float | None = None
     words: tuple[Word, ...] = ()
     misfits: tuple[Misfit, ...] = ()
     note: str = ""
@@ -191,8 +188,6 @@ class Recognition:
         values: dict[str, Any] = {"file": self.file, "seconds": round(self.seconds, 6), "phones": list(self.phones)}
         if self.log_probability is not None:
             values["log_probability"] = round(self.log_probability, 4)
-        if self.given_error is not None:
-            values["given_boundaries_median_error_ms"] = round(1000 * self.given_error, 1)
         if self.intervals:
             values["intervals"] = [_rounded(each._asdict()) for each in self.intervals]
         if self.words:

@@ -180,7 +180,8 @@ def check_phones(file: str, items: Items, silences: Sequence[str], inventory: In
             inventory.encode(phones)
         inventory.encode(silences)
     except InputError as error:
-        raise InputError(f"{file}: {error.what}", f"the model's are: {' '.join(inventory.phones)}") from None
+        fix = f"the model's are: {' '.join(inventory.phones)}; --words reads words"
+        raise InputError(f"{file}: {error.what}", fix) from None
 
 
 def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> None:

@@ -9,14 +9,13 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import NamedTuple
 
 from speechctc.audio.recordings import Recording
 from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
-from speechctc.corpora import transcripts
 from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.alignment import LEAST_TOLD, AlignOptions, Hearing
 from speechctc.inference.goodness import LOW
@@ -39,9 +38,8 @@ from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.label_rules import may_be_phone
 from speechctc.phones.pronouncer import Pronouncer
 
-FARTHEST = 3  # recordings to name, those with the largest errors of given boundaries
 PhrasesOrError = tuple[Phrase, ...] | InputError  # a transcript to place, or the reason why there is none
-EXAMPLES = 8  # phones of the model to name if words were given, words without a pronunciation
+EXAMPLES = 8  # words without a pronunciation, to be named
 MISFITS = 3
 """Exit status if all recordings were aligned, and some do not fit their transcripts."""
 
@@ -180,7 +178,7 @@ def align(
     say_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
     tasks = [task for task in tasks if task.recording in left]
-    seen = _Seen([], [], [] if failed is None else failed)
+    misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed
     if placing.pronouncer:
         placing.pronouncer.detect_ipa(_texts(tasks))
     # eSpeak NG reads one text at a time: not in the threads
@@ -188,16 +186,14 @@ def align(
     jobs = (_prepared(task, recogniser.inventory, placings) for task in tasks)
     recordings = [task.recording for task in tasks]
     with _results(recogniser, jobs, options, work, reporter) as results:
-        writer = ResultWriter(recordings, seen.collect(recordings, results), options)
+        writer = ResultWriter(recordings, _watched(recordings, results, misfits, failed), options)
         status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     said = [each.pronouncer.notes() if each.pronouncer else () for each in placings.values()]
     heard = [each.hearing.note() if each.hearing else "" for each in placings.values()]
     languages = [each.pronouncer.language for each in placings.values() if each.pronouncer]
     about = about_scores(recogniser, languages) if options.scored and status < 2 else ""
-    reporter.note(*filter(None, [*chain.from_iterable(said), *heard, about, *counted_alike(seen.misfits)]))
-    if seen.errors:
-        reporter.note(_errors_text(seen.errors))
-    return status or (MISFITS if seen.misfits else 0)
+    reporter.note(*filter(None, [*chain.from_iterable(said), *heard, about, *counted_alike(misfits)]))
+    return status or (MISFITS if misfits else 0)
 
 
 def _texts(tasks: Sequence[Task]) -> list[str]:
@@ -245,10 +241,6 @@ def _phrases(task: Task, inventory: Inventory, placing: Placing) -> PhrasesOrErr
         phrases = [Phrase(each.start, each.end, _items(each.labels, inventory, placing)) for each in parts]
     except InputError as error:
         return InputError(f"{path}: {error.what}{where}", error.fix)
-    heard = placing.hearing.of(_labels(whole.items)).labels if placing.hearing else {}
-    others = [unit.text for unit in units_of(whole.items) if unit.pronunciations[0][0] not in heard]
-    if not placing.pronouncer and _look_like_words(others, inventory):
-        return _words_error(path, transcript, inventory)
     if not whole.items:
         what = "words" if placing.pronouncer else "phones"
         return InputError(f"{path}: no {what} to align{where}", "give some, separated by spaces")
@@ -308,7 +300,7 @@ def _place_there(options: OutputOptions, recogniser: Recogniser, path: Path, job
 
 
 def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, job: _Job) -> Recognition:
-    """Align one recording; if its transcript has times that are no limits, compare the boundaries."""
+    """Align one recording."""
     task, placing, language, phrases = job
     if isinstance(phrases, InputError):
         raise phrases
@@ -327,11 +319,7 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     if output.scored:
         result = replace(result, about=about_scores(recogniser, [language or ""]), symbols=output.notation)
         result = _doubted(result) if recogniser.goodness.usual else result
-    starts = task.transcript.starts if isinstance(task.transcript, Transcript) else ()
-    if len(starts) != len(result.segments) or language is not None or placing.silences:
-        return result
-    pairs = list(zip(starts, result.segments, strict=True))[1:]
-    return replace(result, given_error=median(abs(start - it.start) for start, it in pairs)) if pairs else result
+    return result
 
 
 def _doubted(result: Recognition) -> Recognition:
@@ -349,56 +337,20 @@ def _labels(items: Items) -> list[str]:
     return list(dict.fromkeys(label for unit in units for reading in unit.pronunciations for label in reading))
 
 
-def _look_like_words(labels: Sequence[str], inventory: Inventory) -> bool:
-    """Return whether most labels are unknown to the model and spelled like words."""
-    unknown = [label for label in labels if inventory.normalise(label) not in inventory.phones]
-    letters = [sum(map(str.isalpha, label)) for label in unknown]
-    return len(labels) > 1 and 2 * len(unknown) > len(labels) and sum(letters) >= 2.5 * len(unknown)
-
-
-def _words_error(path: Path, transcript: Transcript, inventory: Inventory) -> InputError:
-    first_few = " ".join(transcript.labels[:6]) + (" ..." if len(transcript.labels) > 6 else "")
-    where = f"{path}: {transcript.file}" if transcript.file else str(path)
-    fix = f"give phones of the model, such as {' '.join(inventory.phones[:EXAMPLES])}"
-    text = transcript.file is not None and transcript.file.suffix.lower() in transcripts.TEXTS
-    advice = "; --tier phones reads those of a TextGrid" if text else ""
-    return InputError(f"{where}: these look like words, not phones: {first_few}", fix + advice)
-
-
-class _Seen(NamedTuple):
-    """What the results say about their transcripts: errors of given boundaries, what does not fit, and what failed."""
-
-    errors: list[tuple[float, str]]
-    misfits: list[tuple[Path, str]]
-    failed: list[tuple[Recording, str]]
-
-    def collect(
-        self, recordings: Sequence[Recording], results: Iterable[Recognition | InputError]
-    ) -> Iterator[Recognition | InputError]:
-        """Yield the results of recordings, and collect from them."""
-        for recording, result in zip(recordings, results, strict=True):
-            if isinstance(result, Recognition):
-                if result.given_error is not None:
-                    self.errors.append((result.given_error, result.file))
-                if result.misfits:
-                    self.misfits.append((recording.path, f"{result.file}: {misfits_text(result.misfits)}"))
-                if result.note:
-                    self.misfits.append((recording.path, result.note))
-            else:
-                self.failed.append((recording, str(result)))
-            yield result
-
-
-def _errors_text(errors: list[tuple[float, str]]) -> str:
-    if len(errors) == 1:
-        error, file = errors[0]
-        return f"{file}: the boundaries of its transcript are {1000 * error:.1f} ms from the aligned ones (median)"
-    named = ", ".join(f"{file} {1000 * error:.1f} ms" for error, file in sorted(errors, reverse=True)[:FARTHEST])
-    middle = 1000 * median(error for error, _ in errors)
-    return (
-        f"the boundaries of the transcripts of {len(errors)} recordings are {middle:.1f} ms from the aligned ones"
-        f" (median of the recordings' medians); farthest: {named}"
-    )
+def _watched(
+    recordings: Sequence[Recording],
+    results: Iterable[Recognition | InputError],
+    misfits: list[tuple[Path, str]],
+    failed: list[tuple[Recording, str]],
+) -> Iterator[Recognition | InputError]:
+    """Yield the results of recordings; add to the lists what does not fit, and what failed."""
+    for recording, result in zip(recordings, results, strict=True):
+        if isinstance(result, InputError):
+            failed.append((recording, str(result)))
+        else:
+            said = f"{result.file}: {misfits_text(result.misfits)}" if result.misfits else ""
+            misfits += [(recording.path, text) for text in (said, result.note) if text]
+        yield result
 
 
 def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "") -> str:

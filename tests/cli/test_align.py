@@ -126,7 +126,6 @@ def test_phones_with_marks_that_the_model_does_not_write_are_kept(speechctc: Com
     assert marked == [h, ("aːʊ", a[1], u[2]), ("tsʰ", *ts[1:]), ("ã", *last[1:])]
     for unlike in ("he", "QQ"):
         assert f"the label {unlike!r} is not in the phone set" in aligned(f"h aː {unlike} ts a")[0]
-    assert "these look like words" in aligned("hello hash tsatsa")[0]
 
 
 @pytest.mark.parametrize(

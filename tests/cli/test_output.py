@@ -167,36 +167,21 @@ def test_other_sound_files_come_through_standard_input(
     assert "standard input" in one_line_error(speechctc("decode", "-"))
 
 
-def test_textgrids_are_transcripts_and_their_times_are_compared(speechctc: Command, here: Path) -> None:
+def test_a_tier_of_phones_is_a_transcript_and_words_are_no_phones(speechctc: Command, here: Path) -> None:
     Path("in").mkdir()
-    for k, late in enumerate((0.0, 0.1)):
+    for k in range(2):
         times = write_song(here / "in" / f"{k}.wav", SONG, seed=k)
-        given = [Interval(s + late, e + late, phone) for (s, e), phone in zip(times, SONG, strict=True)]
+        given = [Interval(s, e, phone) for (s, e), phone in zip(times, SONG, strict=True)]
         words = [Interval(0, 0.5, "hello")]
         Path(f"in/{k}.TextGrid").write_text(textgrid_text(3.0, {"words": words, "sounds": given}))
     done = speechctc("align", "in", "--tier", "sounds", "--format", "json")
-    entries = json.loads(done.out)
-    errors = [entry["given_boundaries_median_error_ms"] for entry in entries]
-    assert [entry["phones"] for entry in entries] == [SONG, SONG] and errors[0] < 45 < errors[1] < 145
-    assert f"farthest: in/1.wav {errors[1]:.1f} ms, in/0.wav {errors[0]:.1f} ms" in done.err
-    done = speechctc("align", "in/0.wav", "--transcripts", "in", "--tier", "sounds", "--out", "o")
-    assert done.status == 0 and f"0.wav: the boundaries of its transcript are {errors[0]:.1f} ms" in done.err
+    assert [entry["phones"] for entry in json.loads(done.out)] == [SONG, SONG]
     done = speechctc("align", "in/0.wav")
     assert done.status == 2 and "no tier 'phones', only 'words', 'sounds'" in done.err
     assert speechctc("align", "in/0.wav", "--transcripts", "in/0.TextGrid", "--tier", "sounds").status == 0
-
-
-def test_words_where_phones_were_meant_are_told(speechctc: Command, here: Path) -> None:
-    write_song(here / "a.wav", SONG)
-    Path("a.txt").write_text("She had your dark suit in greasy wash water all year.\n")
-    done = speechctc("align", "a.wav")
-    assert done.status == 2 and "a.wav: a.txt: these look like words, not phones: She had your dark suit in" in done.err
-    assert "give phones of the model, such as high low mid top; --tier phones reads those of a TextGrid" in done.err
-    Path("a.TextGrid").write_text(
-        textgrid_text(9.0, {"phones": [Interval(0.1, 0.3, "low"), Interval(0.3, 0.5, "mid")]})
-    )
-    assert speechctc("align", "a.wav", "--tier", "phones", "--out", "grids/").status == 0
-    assert speechctc("align", "a.wav", "--phones", "ʃ iː h æ d").err.count("words") == 0
+    Path("in/0.txt").write_text("She had your dark suit in greasy wash water all year.\n")
+    said = speechctc("align", "in/0.wav", "--transcripts", "in/0.txt").err
+    assert "the label 'She' is not in the phone set" in said and "high low mid top; --words reads words" in said
 
 
 @pytest.mark.parametrize("command", ["decode", "evaluate", "calibrate", "export", "align"])
