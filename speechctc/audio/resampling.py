@@ -1,8 +1,8 @@
 """The sample rates that recordings may have, and resampling of mono samples by a windowed sinc, in bounded memory.
 
 Common ratios of rates are filtered by one product of matrices. Its filter has ``rate * new_rate / gcd**2`` weights, for
-example 90 million from 22254 Hz to 16000 Hz, almost all of them 0. Such ratios use `SincFilter`, which computes the few
-non-zero weights of each output sample, from the same windowed sinc.
+example 90 million from 22254 Hz to 16000 Hz, almost all of them 0. For such ratios, the few weights of each output
+sample that are not 0 are computed, from the same windowed sinc.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ Rows = NDArray[Any]
 ZERO_CROSSINGS = 32  # of the sinc on each side: the transition band is 1/32 of the pass band
 ROLLOFF = 0.99  # cut-off as a share of the lower Nyquist frequency
 MAX_WEIGHTS = 1 << 19  # weights of the matrix, about; all ratios of common rates have fewer
-KEPT = 1 << 23  # most weights of a `SincFilter` that are kept: 32 MiB
-AT_ONCE = 1 << 20  # most weights of a `SincFilter` that are applied at a time
-HELD = 1 << 18  # input samples that wait for a piece to be complete, about
-PIECE = 0.25  # seconds resampled at a time; the delay of samples from a stream
+AT_ONCE = 1 << 20  # most weights that are applied at a time where there is no matrix
+PIECE = 0.25  # seconds resampled at a time, or a second where there is no matrix; the delay of samples from a stream
 
 LOWEST, HIGHEST = 1000, 1_000_000  # Hz; rates for ultrasound are lower
 
@@ -53,12 +51,10 @@ def resample_blocks(blocks: Iterable[NDArray[np.float32]], rate: int, new_rate: 
         return
     common = math.gcd(rate, new_rate)
     step, group = rate // common, new_rate // common
-    if step * group > MAX_WEIGHTS:
-        yield from sinc_blocks(blocks, sinc_filter(step, group), round(PIECE * new_rate))
-        return
+    apply = _filter if step * group <= MAX_WEIGHTS else _filter_sparse
     context = -(-_width(step, group) // step) * step
     piece = max(round(PIECE * common) * step, context, step)  # at low rates, most work would be for the context
-    yield from in_windows(blocks, lambda each: _filter(each, step, group), context, context, piece, (step, group))
+    yield from in_windows(blocks, lambda each: apply(each, step, group), context, context, piece, (step, group))
 
 
 def in_windows(
@@ -126,84 +122,26 @@ def sinc_weights(times: NDArray[np.float64], cutoff: float, step: int) -> Sample
     return np.asarray(np.sinc(times) * window * (cutoff / step), np.float32)
 
 
-class SincFilter:
-    """A sinc in a Hann window, for one ratio of rates.
-
-    Output sample n is at ``n * step / group`` in the input. Its `taps` weights depend only on the remainder of that.
-
-    Parameters
-    ----------
-    step, group : int
-        The rates of input and output, divided by their greatest common divisor.
-    """
-
-    def __init__(self, step: int, group: int) -> None:
-        self.step, self.group = step, group
-        self.cutoff = min(step, group) * ROLLOFF
-        self.width = _width(step, group)
-        self.taps = 2 * self.width + 2
-        self._kept: Samples | None = None
-        if group * self.taps <= KEPT:
-            rows = max(AT_ONCE // self.taps, 1)
-            parts = [np.arange(first, min(first + rows, group)) for first in range(0, group, rows)]
-            self._kept = np.concatenate([self._weights(remainders) for remainders in parts])
-
-    def apply(self, samples: Samples, offset: int, first: int, count: int) -> Samples:
-        """Return `count` output samples from number `first` on; ``samples[0]`` is input sample `offset`.
-
-        Each is a sum of its own products, so that it does not depend on `count`.
-        """
-        windows = np.lib.stride_tricks.sliding_window_view(samples, self.taps)
-        result = np.empty(count, np.float32)
-        rows = max(AT_ONCE // self.taps, 1)
-        for start in range(0, count, rows):
-            numbers = np.arange(first + start, first + min(start + rows, count)) * self.step
-            remainders = numbers % self.group
-            weights: Samples = self._weights(remainders) if self._kept is None else self._kept[remainders]
-            weights *= windows[numbers // self.group - self.width - offset]
-            result[start : start + len(numbers)] = weights.sum(axis=1)
-        return result
-
-    def begin(self, number: int) -> int:
-        """Return the first input sample that an output sample depends on."""
-        return number * self.step // self.group - self.width
-
-    def _weights(self, remainders: NDArray[np.int64]) -> Samples:
-        places = np.arange(self.taps) - self.width
-        times = places / self.step - (remainders / (self.group * self.step))[:, None]
-        return sinc_weights(times, self.cutoff, self.step)
+def _filter_sparse(samples: Samples, step: int, group: int) -> Samples:
+    """As `_filter`, by the weights that are not 0; each output sample is a sum of its own products."""
+    width = _width(step, group)
+    taps = 2 * width + 2
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(samples, (width, taps)), taps)
+    result = np.empty(-(-len(samples) * group // step), np.float32)
+    rows = max(AT_ONCE // taps, 1)
+    for first in range(0, len(result), rows):
+        at = np.arange(first, min(first + rows, len(result))) * step
+        result[first : first + len(at)] = (_weights(first, len(at), step, group) * windows[at // group]).sum(axis=1)
+    return result
 
 
-sinc_filter = lru_cache(maxsize=2)(SincFilter)
-
-
-def sinc_blocks(blocks: Iterable[Samples], sinc: SincFilter, piece: int) -> Iterator[Samples]:
-    """Resample blocks of samples; the result is the same to the bit for all ways to cut them into blocks.
-
-    Parameters
-    ----------
-    blocks : iterable of ndarray, float32
-    sinc : SincFilter
-    piece : int
-        Most output samples computed at a time.
-    """
-    piece = max(min(piece, HELD * sinc.group // sinc.step), 1)
-    offset, done = -sinc.width, 0
-    waiting: Samples = np.zeros(sinc.width, np.float32)
-    for block in blocks:
-        if not len(block):
-            yield block
-            continue
-        waiting = np.concatenate([waiting, block])
-        while offset + len(waiting) >= sinc.begin(done + piece) + sinc.taps:
-            yield sinc.apply(waiting, offset, done, piece)
-            done += piece
-            waiting, offset = waiting[sinc.begin(done) - offset :], sinc.begin(done)
-    total = -(-(offset + len(waiting)) * sinc.group // sinc.step)
-    waiting = np.concatenate([waiting, np.zeros(sinc.taps, np.float32)])
-    while done < total:
-        yield sinc.apply(waiting, offset, done, min(piece, total - done))
-        done += min(piece, total - done)
+@lru_cache(maxsize=16)
+def _weights(first: int, count: int, step: int, group: int) -> Samples:
+    """Return what `count` output samples from number `first` on take of the input samples around, (count, taps)."""
+    width = _width(step, group)
+    remainders = np.arange(first, first + count) * step % group
+    times = np.arange(-width, width + 2) / step - (remainders / (group * step))[:, None]
+    return sinc_weights(times, min(step, group) * ROLLOFF, step)
 
 
 def check_rate(file: Any, path: Path | str) -> None:
