@@ -13,7 +13,7 @@ import pytest
 from speechctc.core.parallel import module_command
 from speechctc.studio.plugins import ELAN
 from tests.fuzzing import writers
-from tests.fuzzing.links import Writer, command
+from tests.fuzzing.links import Writer
 from tests.tones import write_config
 
 PACKAGES = ("matplotlib", "numba", "numpy", "sitecustomize", "speechctc", "torch", "typer", "usercustomize", "yaml")
@@ -39,17 +39,12 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def many(folder: Path) -> None:
-    """Write a corpus that workers share."""
-    write_config(folder, 130, 4)
-
-
 def cases(run: Path) -> dict[str, Writer]:
     """Return a writer of each command, by its name; extraction has workers."""
-    words = ("extract", "--config", "tones.yaml", "data.workers=2", "features.mels=10")
-    found = {"extract": Writer(many, command(*words))}
-    for writer in {**writers.cheap(), **writers.with_model(run), **writers.slow(run)}.values():
-        if given := vars(writer.act).get("words"):
+    words = "extract --config tones.yaml data.workers=2 features.mels=10"
+    found = {"extract": Writer(lambda folder: write_config(folder, 130, 4), words)}  # a corpus that workers share
+    for writer in writers.commands(run).values():
+        if given := writer.words:
             found.setdefault(" ".join(given[: 1 + (given[0] == "lm")]), writer)
     found.pop("train-boundaries")  # takes long, and starts nothing
     return found
@@ -81,7 +76,7 @@ def test_no_module_and_no_settings_of_the_working_folder_are_used(
         monkeypatch.chdir(here)
         writer.prepare(here)
         marks.append(plant(here))
-        lines.append((str(here), vars(writer.act)["words"]))
+        lines.append((str(here), writer.words))
     assert len(lines) > 15
     (tmp_path / "in_turn.py").write_text(IN_TURN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), os.pathsep)

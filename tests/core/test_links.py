@@ -1,4 +1,7 @@
-"""Links that a stranger planted, at the places of whatever is written; `scripts/fuzz --links` tries all of them."""
+"""Links that a stranger planted, at the places of whatever is written.
+
+With ``FUZZ_INPUTS=1``, as for `tests.test_fuzz`, all commands are tried, and all kinds of links in each place.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,34 @@ import typer.main
 from speechctc.cli import app
 from speechctc.corpora import transcripts
 from speechctc.inference.output import OutputOptions
-from tests.fuzzing import links
-from tests.fuzzing.links import PLANTS, Writer
-from tests.fuzzing.writers import cheap, slow, with_model
+from tests.fuzzing.links import TARGETS, Writer, command, hunt
+from tests.fuzzing.writers import commands, parts
+from tests.tiny_model import write_song
 
+ALL = "FUZZ_INPUTS" in os.environ
 RUN = Path("run")
-SLOWER = ("start", "extract", "doctor", "plot", "measure")
+TRIED = (
+    "start",
+    "extract --config tones",
+    "decode corpus/dev",
+    "evaluate",
+    "score-phones corpus",
+    "compare",
+    "plugins",
+)
+NAMES = [name for name in commands(RUN) if ALL or name.startswith((*TRIED, "lm", "export given --model"))]
 
 
-def _in_turn(number: int) -> Iterator[str]:
-    """Another plant at each place: all kinds come up, and not each at every place."""
-    yield list(PLANTS)[number % len(PLANTS)]
+@pytest.mark.parametrize("name", parts())
+def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
+    runs, findings = hunt(parts()[name], tmp_path, len(TARGETS))
+    assert runs and findings == []
 
 
-def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
-    fast = {name: writer for name, writer in cheap().items() if name not in SLOWER}
-    hunted = links.hunt(fast, tmp_path)
-    assert hunted.findings == [] and hunted.runs.keys() == fast.keys() and sum(hunted.runs.values()) > 100
-
-
-def test_no_command_writes_through_a_link(tmp_path: Path, tiny_model: Path) -> None:
-    writers = {**cheap(), **with_model(tiny_model)}
-    names = ("start", "extract", "decode", "evaluate", "export", "export a page", "score-phones", "compare", "plugins")
-    some = {name: writers[name] for name in names}
-    hunted = links.hunt(some, tmp_path, _in_turn)
-    assert hunted.findings == [] and hunted.runs.keys() == some.keys() and sum(hunted.runs.values()) > 60
+@pytest.mark.parametrize("name", NAMES)
+def test_no_command_writes_through_a_link(tmp_path: Path, tiny_model: Path, name: str) -> None:
+    runs, findings = hunt(commands(tiny_model)[name], tmp_path, len(TARGETS) if ALL else 1)
+    assert runs and findings == []
 
 
 READ = {
@@ -47,15 +53,15 @@ ALONE = {("studio",): "its parts are hunted one by one", ("config",): "prints", 
 
 
 def test_the_hunt_tries_each_option_of_each_command_that_names_a_place_to_write() -> None:
-    def commands(group: Any, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def known(group: Any, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
         for part, each in group.commands.items():
-            yield from commands(each, (*name, part)) if hasattr(each, "commands") else [((*name, part), each)]
+            yield from known(each, (*name, part)) if hasattr(each, "commands") else [((*name, part), each)]
 
-    hunted = [writer.act.__dict__.get("words", ()) for writer in {**cheap(), **with_model(RUN), **slow(RUN)}.values()]
-    for name, command in commands(typer.main.get_command(app.app)):
-        own = [words for words in hunted if words[: len(name)] == name]
+    hunted = [writer.words for writer in commands(RUN).values()]
+    for name, found in known(typer.main.get_command(app.app)):
+        own = [words for words in hunted if tuple(words[: len(name)]) == name]
         assert own or name in ALONE, name
-        for option in command.params:
+        for option in found.params:
             if "Path" in str(option.type_descriptor.annotation) or option.opts[0] == "--out":
                 given = any(option.opts[0] in words for words in own)
                 assert given or option.opts[0] in READ or option.param_type_name == "argument", (name, option.opts)
@@ -71,7 +77,7 @@ def test_the_hunt_finds_what_follows_links(tmp_path: Path) -> None:
         os.replace(folder / "out.draft", folder / "out.txt")
 
     for act, place in ((follows, "sub"), (follows, "sub/out.txt"), (leaves_a_draft, "out.draft")):
-        found = links.hunt({"it": Writer(lambda folder: None, act)}, tmp_path).findings
+        _, found = hunt(Writer(lambda folder: None, act), tmp_path, len(TARGETS))
         assert any(f" at {place}: " in line for line in found), found
 
 
@@ -94,9 +100,8 @@ def test_folders_that_a_user_names_may_be_links(
     for name in ("songs", "results"):
         (tmp_path / "disk" / name).mkdir(parents=True)
         (tmp_path / name).symlink_to(tmp_path / "disk" / name, target_is_directory=True)
-    writers = with_model(tiny_model)
-    writers["decode"].prepare(tmp_path / "disk" / "songs")
-    monkeypatch.chdir(tmp_path / "songs")
-    links.command("decode", "corpus", "--model", "model", "--format", "textgrid", "--out", "../results/")(tmp_path)
-    assert len(list((tmp_path / "disk" / "results").rglob("*.TextGrid"))) == 21
+    write_song(tmp_path / "disk" / "songs" / "a.wav", ["low", "mid"])
+    monkeypatch.chdir(tmp_path)
+    command(f"decode songs --model {tiny_model} --format textgrid --out results/")
+    assert len(list((tmp_path / "disk" / "results").rglob("*.TextGrid"))) == 1
     assert (tmp_path / "results").is_symlink()

@@ -1,79 +1,76 @@
-"""The readers of outside input: what each is given, and how it is called."""
+"""The readers of outside input: valid inputs, which are made on the spot, and how each is called."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import shutil
+import tempfile
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import pytest
+import soundfile
 import torch
+import yaml
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import read_phn, read_textgrid, read_tiers
-from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.annotations import Interval, read_phn, read_textgrid, read_tiers, textgrid_text
+from speechctc.audio.eaf import eaf_text, find_media, read_eaf
 from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
-from speechctc.audio.sound_file import channels_differ
-from speechctc.config.load import known_keys, load_config
-from speechctc.config.schema import CorpusConfig, TablesConfig
+from speechctc.config.load import load_config, parse_config
+from speechctc.config.schema import Config, CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora import timit
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.textgrid import phone_tier
 from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
-from speechctc.features.shards import read_split
+from speechctc.features.filterbank import Moments
+from speechctc.features.shards import Extracted, Recipe, read_split, shard_path, write_shard
 from speechctc.inference.load import load_lm
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.restriction import read_inventory
-from speechctc.model.checkpoint import load_checkpoint
+from speechctc.inference.segmenter import Calibration
+from speechctc.lm.model import PhoneLM
+from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from speechctc.model.net import build_net
 from speechctc.phones.articulation import match_phones, sounds_of
+from speechctc.phones.inventory import inventory_of
 from speechctc.phones.label_rules import LabelRules, divide_phone, read_map
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.pronouncer import read_dictionary
 from speechctc.phones.texts import read_text
-from speechctc.stages.start import start as run_start
+from speechctc.stages.start import start
 from speechctc.stages.used_model import find_and_describe
 from speechctc.studio.document import Document
 from speechctc.studio.elan import read_parameters, read_spans
 from speechctc.studio.journal import check_order, edit
 from speechctc.studio.training import Training
 from speechctc.training.batches import Split
-from tests.fuzzing import seeds
-from tests.fuzzing.seeds import Files
+from tests.audio.test_textgrids import SHORT
+from tests.fuzzing.broken import Files
+from tests.lm.arpa_texts import SRILM
 
 
-@dataclass(frozen=True)
-class Reader:
-    """A reader, and what to try on it.
+class Reader(NamedTuple):
+    """A reader: what returns valid inputs, what reads the input in the working folder, and how many inputs to try."""
 
-    Attributes
-    ----------
-    seeds : callable
-        Returns valid inputs.
-    read : callable
-        Reads the input in the working directory.
-    words : tuple of str
-        Words that mean something to it.
-    given : tuple of str
-        Files of the input that are left as they are.
-    cheap : bool
-        A thousand inputs take seconds at most.
-    """
-
-    seeds: Callable[[], list[Files]]
+    valid: Callable[[], list[Files]]
     read: Callable[[], object]
-    words: tuple[str, ...] = ()
-    given: tuple[str, ...] = ()
-    cheap: bool = True
+    inputs: int = 100
 
 
 RATE = 16000
 LONGEST = 2000  # characters of a line for the user
+PHONES = ("a", "b", "ʃ")
 
 
 def line_fault(line: str) -> str:
@@ -84,47 +81,74 @@ def line_fault(line: str) -> str:
     return f"holds the character {bad!a}" if bad is not None else ""
 
 
+def texts(name: str, *contents: str, codes: Iterable[str] = ("utf-8", "utf-16")) -> list[Files]:
+    """Return an input of one text file for each content and encoding."""
+    return [{name: text.encode(code)} for text in contents for code in codes]
+
+
+def with_sound(inputs: list[Files]) -> list[Files]:
+    return [each | {"a.wav": sound()} for each in inputs]
+
+
+@cache
+def sound(format: str = "WAV", subtype: str | None = None, rate: int = RATE, channels: int = 1) -> bytes:
+    """Return a recording of 50 ms."""
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, (rate // 20, channels)).astype(np.float32)
+    soundfile.write(file := io.BytesIO(), noise, rate, format=format, subtype=subtype)
+    return file.getvalue()
+
+
+KINDS = """WAV PCM_16 16000 1, WAV FLOAT 8000 2, FLAC PCM_16 16000 2, OGG VORBIS 16000 1, MP3 MPEG_LAYER_III 16000 1,
+AIFF PCM_16 16000 1, NIST PCM_16 16000 1, WAV ULAW 44100 1, WAVEX PCM_24 16000 2, WAV IMA_ADPCM 16000 1,
+W64 PCM_16 16000 1, WAV GSM610 8000 1, OGG OPUS 48000 1, RF64 PCM_16 16000 1, AU PCM_16 8000 2, CAF PCM_16 16000 1"""
+
+
+def sounds() -> list[Files]:
+    kinds = [kind.split() for kind in KINDS.split(",")]
+    return [{"a.wav": sound(form, subtype, int(rate), int(count))} for form, subtype, rate, count in kinds]
+
+
 def _audio() -> None:
     path = Path("a.wav")
     sound_file.info(path)
     sound_file.cut_short(path)
-    channels_differ(path)
+    sound_file.channels_differ(path)
     sound_file.read(path, RATE)
 
 
 def _ffmpeg() -> None:
     """Read what a stand-in for ffmpeg writes: the bytes of a.wav, whatever it is asked for."""
-    program = Path("bin/ffmpeg")
+    program, video = Path("bin/ffmpeg"), Path("a.m4a")
     program.parent.mkdir()
     program.write_text("#!/bin/sh\nexec /bin/cat a.wav\n")
     program.chmod(0o755)
-    Path("a.m4a").write_bytes(b"\0\0\0 ftypM4A ")
-    before = os.environ["PATH"]
-    os.environ["PATH"] = str(program.parent.resolve())
+    video.write_bytes(b"\0\0\0 ftypM4A ")
     try:
-        sound_file.info(Path("a.m4a"))
-        sound_file.read(Path("a.m4a"), RATE)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", str(program.parent.resolve()))
+            sound_file.info(video)
+            sound_file.read(video, RATE)
     finally:
-        os.environ["PATH"] = before
-        shutil.rmtree("bin")
-        os.unlink("a.m4a")
+        shutil.rmtree(program.parent)
+        video.unlink()
 
 
 def _stdin(raw_rate: int | None = None) -> None:
-    """Read standard input, which is the file."""
-    handle = os.open("a.wav", os.O_RDONLY)
-    os.dup2(handle, 0)
-    os.close(handle)
+    with open("a.wav") as file:
+        os.dup2(file.fileno(), 0)
     with sound_file.opened_stdin(RATE, raw_rate) as blocks:
         for _ in blocks:
             pass
 
 
+LONG = textgrid_text(1.5, {"phones": [Interval(0.0, 0.5, "a"), Interval(0.5, 1.5, "ʃ")]})
+PHN = "0 100 h#\n100 300 sh\n300 500 iy\n500 790 h#\n"
+
+
 def _phn() -> None:
-    path = Path("a.phn")
     with suppress(InputError):
-        timit.read_labels(path, 800, RATE)
-    read_phn(path)
+        timit.read_labels(Path("a.phn"), 800, RATE)
+    read_phn(Path("a.phn"))
 
 
 def _textgrid() -> None:
@@ -132,6 +156,14 @@ def _textgrid() -> None:
     phone_tier([path])
     tiers = read_tiers(path).tiers
     read_textgrid(path, tiers[0].name if tiers else "phones")
+
+
+def eafs() -> list[Files]:
+    tiers = {"phones": [Interval(0.0, 0.01, "a"), Interval(0.01, 0.03, "ã<&")], "words": [Interval(0.0, 0.03, "a ã")]}
+    text = eaf_text(tiers, Path("a.wav")).replace(Path("a.wav").absolute().as_uri(), "file:///old/a.wav")
+    return with_sound(
+        texts("a.eaf", text, codes=["utf-8"]) + texts("a.eaf", text.replace("UTF-8", "UTF-16"), codes=["utf-16"])
+    )
 
 
 def _eaf() -> None:
@@ -153,6 +185,18 @@ def _map() -> None:
         to_xsampa(label)
 
 
+def tables() -> list[Files]:
+    tsv = "id\taudio\tphones\tspeaker\tchannel\nu1\ta.wav\ta b\ts1\t1\nu2\ta.wav\t[]\ts2\t\n"
+    csv = 'id,audio,phones\n"u1",a.wav,"a ""b"""\nu2,a.wav,"[""a"",""ʃ""]"\n'
+    rows = (
+        {"id": "u1", "audio": "a.wav", "phones": ["a", "ʃ"], "channel": 1},
+        {"id": 2, "audio": "a.wav", "phones": "a b", "speaker": "s"},
+    )
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    named = texts("t.tsv", tsv) + texts("t.csv", csv, csv.replace(",", ";")) + texts("t.jsonl", lines, codes=["utf-8"])
+    return with_sound(named)
+
+
 def _table() -> None:
     (path,) = (path for path in Path().iterdir() if path.stem == "t")
     read_table(path)
@@ -161,25 +205,32 @@ def _table() -> None:
     read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path), phones="found"))
 
 
+def transcripts() -> list[Files]:
+    named = {"a.lab": "a b ʃ\n", "a.txt": "a\tb\n", "a.phn": PHN, "a.TextGrid": LONG}
+    return with_sound([{name: text.encode()} for name, text in named.items()])
+
+
 def _transcript() -> None:
     path = next(path for path in Path().iterdir() if path.stem == "a" and path.suffix != ".wav")
     is_table(path)
     read_transcript(path, Path("a.wav"), TranscriptOptions())
 
 
-def _folder() -> None:
-    """Look at a folder as ``speechctc start`` does, and load the config that it writes."""
-    try:
-        found = run_start(Path("corpus"), Path("out.yaml"))
-        found.to_text()
-        if found.config:
-            load_config(found.config)
-    finally:
-        Path("out.yaml").unlink(missing_ok=True)
+VALUES = {
+    "corpus": {"kind": "table", "tables": {"train": "train.tsv"}},
+    "data": {"dir": "features"},
+    "features": {"mels": 6, "deltas": 1},
+    "model": {"convs": [2], "dense": [3], "dropout": 0.0},
+    "train": {"epochs": 2, "device": "cpu", "curves": False},
+}
+SETTINGS = "train.epochs=3\nmodel.convs=[2,2]\ncorpus.tables.train=x.tsv\naugment.speed=[0.9, 1.1]\nscore.fold={a: b}"
 
 
-def _config() -> None:
-    load_config("c.yaml").to_dict()
+def configs() -> list[Files]:
+    text = yaml.safe_dump(VALUES)
+    anchors = "model: {convs: &c [2], dense: *c}\ncorpus: {kind: timit, root: /data, dev_share: 1e-1}\n"
+    under = {"base.yaml": b"base: demo\ntrain: {lr: 0.1}\n"}
+    return [each | under for each in texts("c.yaml", text, f"base: base.yaml\n{text}", anchors, codes=["utf-8"])]
 
 
 def _settings() -> None:
@@ -187,20 +238,112 @@ def _settings() -> None:
     load_config("demo", text.split("\n")).to_dict()
 
 
+def _inventory() -> None:
+    """Match phones with those of a model, as `restrict` does."""
+    own = ("a", "b", "ʃ", "i", "t", "s", "sil")
+    phones = read_inventory(Path("i.txt"))
+    for phone in phones:
+        divide_phone(phone, diphthongs=True, affricates=False)
+        sounds_of(phone)
+    assert {match.phone for match in match_phones(phones, own).values()} <= set(own)
+
+
+def rounds() -> list[Files]:
+    """Return what a studio left beside a folder of recordings."""
+    scores = {"before": {"per": 20.0}, "after": {"per": 10.0}}
+    state = {"state": "done", "process": 1, "test": ["a.wav"], "train": ["b.wav"], **scores}
+    record = {"epoch": 1, "loss": 2.0, "dev_loss": 2.5, "dev_per": 50.0, "minutes": 0.5}
+    values = {
+        "round-1/round.json": state,
+        "round-1/run/best/checkpoint.json": {},
+        "round-1/run/metrics.jsonl": record,
+        "round-2/round.json": state | {"state": "training"},
+        "studio.json": {"model": "round-1/run/best", "round": 0},
+    }
+    return [{f"talks-studio/{name}": json.dumps(each).encode() for name, each in values.items()}]
+
+
+def _rounds() -> None:
+    """Ask for all that the studio knows of its rounds of training."""
+    training = Training(Path("talks"))
+    state = training.status()
+    json.dumps([state, training.models(), str(training.chosen)])
+    training.new_model()
+    training.is_running()
+    assert training._process_of(state) is None
+
+
+NAMES = "a.wav\nb.WAV\nsub/a.flac\nsub/a.mp3\na.TextGrid\na b.wav\nə.wav\na.wav.TextGrid\n._a.wav\nc.pcm\n"
+
+
+def _names() -> None:
+    """Make files of these names and find the recordings among them."""
+    root = Path("found")
+    root.mkdir()
+    try:
+        for name in Path("names.txt").read_bytes().split(b"\n"):
+            with suppress(OSError, ValueError):
+                path = root / os.fsdecode(name).replace("..", "").lstrip("/")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+        recordings = find_recordings([root])
+        assert not any(map(line_fault, left_out([root])))
+        assert len(set(ids(recordings))) == len(recordings)
+        for recording in recordings:
+            Siblings().find(recording.path, [".textgrid", ".phn"])
+    finally:
+        shutil.rmtree(root)
+
+
+@cache
+def config() -> Config:
+    """Return the config of the run, of the model and of the shards."""
+    return parse_config({**VALUES, "run": "run"}, "fuzzing")
+
+
+def _written(write: Callable[[Path], None]) -> Files:
+    """Return the files that a function writes into a folder."""
+    with tempfile.TemporaryDirectory() as name:
+        write(Path(name))
+        paths = sorted(path for path in Path(name).rglob("*") if path.is_file())
+        return {str(path.relative_to(name)): path.read_bytes() for path in paths}
+
+
+def _write_shards(folder: Path) -> None:
+    features = config().features
+    random = torch.Generator().manual_seed(1)
+    for number in range(2):
+        statics = [torch.randn(12, features.static_dims, generator=random) for _ in range(3)]
+        made = [Extracted(f"u{number}{k}", s, (1, 2, 3), Moments.of(s, features), 0.12) for k, s in enumerate(statics)]
+        recipe = Recipe(features.model_dump(mode="json"), "found", PHONES, "fuzzing")
+        write_shard(shard_path(folder, number, 2), made, [("u9", "too short")], recipe, torch.float32)
+
+
 def _shards() -> None:
-    config = seeds.config()
-    shards = read_split(Path(), config.features.model_dump(mode="json"))
-    split = Split(shards)
+    split = Split(read_split(Path(), config().features.model_dump(mode="json")))
     split.infeasible(1)
     for index in range(len(split)):
         split.static(index).sum(), split.labels(index).sum()
 
 
+def _write_model(folder: Path) -> None:
+    """Write a model with an n-gram and a calibration."""
+    inventory, features = inventory_of(PHONES), config().features
+    torch.manual_seed(1)
+    lm = PhoneLM.learn([[1, 2, 3], [1, 3]], len(PHONES) + 1, 2)
+    shape = (features.channels, features.static_dims)
+    facts = {"epoch": 1, "dev_per": 12.5, "seed": 1}
+    net = build_net(config(), inventory)
+    made = Checkpoint.of(config(), inventory, net, torch.zeros(shape), torch.ones(shape), facts, lm=lm)
+    save_checkpoint(folder / "model", made)
+    Calibration(1.1, 0.1, 0.01, 90, 0.1, 0.05, 0.9, "best path").save(folder / "model")
+
+
 def _checkpoint() -> None:
-    _, line = find_and_describe(Path())
+    _, line = find_and_describe(Path("model"))
     assert not line_fault(line)
-    load_checkpoint(Path())
-    Recogniser.load(Path(), "cpu").decode(torch.zeros(RATE // 10), RATE)
+    load_checkpoint(Path("model"))
+    Recogniser.load(Path("model"), "cpu").decode(torch.zeros(RATE // 10), RATE)
 
 
 def _arpa() -> None:
@@ -214,6 +357,32 @@ def _dictionary() -> None:
     found = read_dictionary(Path("words.dict"))
     for phone in found.phones[:3]:
         found.word_with(phone)
+
+
+def corrections() -> list[Files]:
+    """Return a recording, its TextGrid and the journal of the studio, and a request of the page."""
+    requests = (
+        {"what": "relabel", "phone": 0, "label": "b"},
+        {"what": "move", "phone": 1, "edge": "start", "time": 0.02},
+        {"what": "insert", "start": 0.01, "end": 0.03, "label": "a"},
+        {"what": "split", "phone": 1, "time": 0.04, "label": "x"},
+        {"what": "merge", "phone": 0},
+        {"what": "confirm", "phone": 0},
+    )
+    grid = LONG.replace("1.5", "0.05").replace("0.5", "0.02")
+
+    def write(folder: Path) -> None:
+        (folder / "a.wav").write_bytes(sound())
+        (folder / "a.TextGrid").write_text(grid, encoding="utf-8")
+        document = Document(folder / "a.wav")
+        for request in (requests[0], requests[3]):
+            document.edit(document.revision, request)
+        document.step(document.revision, "undo")
+
+    files = {**_written(write), "a.TextGrid": grid.encode()}
+    names = ("a.wav", "a.TextGrid", "a.wav.journal")
+    files = {name: files[name] for name in names}
+    return [files | {"request.json": json.dumps(request).encode()} for request in requests]
 
 
 def _corrections() -> None:
@@ -230,86 +399,56 @@ def _corrections() -> None:
         check_order(phones, document.seconds)
 
 
-def _names() -> None:
-    """Make files of these names and find the recordings among them."""
-    root = Path("found")
-    root.mkdir()
+def folders() -> list[Files]:
+    """Return folders such as people have: recordings with TextGrids, with .PHN files, with tables."""
+    files = [*with_sound(texts("a.TextGrid", LONG, SHORT)), *tables(), {"a.wav": sound()}]
+    sides = {f"{side}/DR1/FABC0/SX1" for side in ("TRAIN", "TEST")}
+    files.append({f"{side}.WAV": sound() for side in sides} | {f"{side}.PHN": PHN.encode() for side in sides})
+    return [{f"corpus/{name}": raw for name, raw in each.items()} for each in files]
+
+
+def _folder() -> None:
+    """Look at a folder as ``speechctc start`` does, and load the config that it writes."""
     try:
-        for name in Path("names.txt").read_bytes().split(b"\n"):
-            with suppress(OSError, ValueError):
-                path = root / os.fsdecode(name).replace("..", "").lstrip("/")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch()
-        recordings = find_recordings([root])
-        for line in left_out([root]):
-            assert not line_fault(line)
-        assert len(set(ids(recordings))) == len(recordings)
-        for recording in recordings:
-            Siblings().find(recording.path, [".textgrid", ".phn"])
+        found = start(Path("corpus"), Path("out.yaml"))
+        found.to_text()
+        if found.config:
+            load_config(found.config)
     finally:
-        shutil.rmtree(root)
+        Path("out.yaml").unlink(missing_ok=True)
 
 
-def _inventory() -> None:
-    """Match phones with those of a model, as `restrict` does."""
-    own = ("a", "b", "ʃ", "i", "t", "s", "sil")
-    phones = read_inventory(Path("i.txt"))
-    matches = match_phones(phones, own)
-    for phone in phones:
-        divide_phone(phone, diphthongs=True, affricates=False)
-        sounds_of(phone)
-    assert {match.phone for match in matches.values()} <= set(own)
-
-
-def _rounds() -> None:
-    """Ask for all that the studio knows of its rounds of training."""
-    training = Training(Path("talks"))
-    state = training.status()
-    json.dumps([state, training.models(), str(training.chosen)])
-    training.new_model()
-    training.is_running()
-    assert training._process_of(state) is None
-
-
-GRID = tuple('"IntervalTier"|"TextTier"|<exists>|xmin =|intervals [1]:|text =|item []:|"|!|\x0c|\xff\xff'.split("|"))
-CONFIG = (
-    *known_keys(),
-    *"base: c.yaml|base: base.yaml|<<: *x|!!python/object:os.system|!!binary|2001-01-01".split("|"),
+ELAN = (
+    '<?xml version="1.0" encoding="UTF-8"?><PARAM><param name="source">a.wav</param><param name="x">é</param></PARAM>'
 )
-MODEL = tuple("format phones list config net.output.weight normalisation.mean F16 I64 U8 data_offsets shape".split())
+CMU = ";;; words\nA  AH0\nA(2)  EY1\nABBEY  AE1 B IY0 # place\n"
+MFA = "a\t0.9\t0.1\t1.0\t1.0\tə\na\tɛ ɪ\nb\tb iː\n"
 
 READERS: dict[str, Reader] = {
-    "audio": Reader(
-        seeds.recordings,
-        _audio,
-        ("RIFF", "RIFX", "data", "fmt ", "LIST", "COMM", "SSND", "sample_rate -i 1"),
-    ),
-    "ffmpeg": Reader(lambda: seeds.streams()[:2], _ffmpeg, ("RIFF", "data"), cheap=False),
-    "stdin": Reader(seeds.streams, _stdin, ("RIFF", "data", "ID3", "OggS", "fLaC", "ftyp")),
-    "raw": Reader(seeds.recordings, lambda: _stdin(8000)),
-    "phn": Reader(seeds.phns, _phn, ("h#", "sh", "0 1 aa\n")),
-    "textgrid": Reader(seeds.textgrids, _textgrid, GRID),
-    "eaf": Reader(seeds.eaf_files, _eaf, (*"<>&'", "TIER", "ANNOTATION_REF", "ts1", "a1"), given=("a.wav",)),
-    "map": Reader(seeds.maps, _map, ("\t", ";", ",", "ː", "\u0303", "˥", '"')),
-    "table": Reader(seeds.tables, _table, ("id", "audio", "phones", "\t", ",", ";", "sep=;", '"'), given=("a.wav",)),
-    "transcript": Reader(seeds.transcripts, _transcript, ("\t",), given=("a.wav",)),
-    "config": Reader(seeds.configs, _config, CONFIG),
-    "settings": Reader(seeds.settings, _settings, ("\n", "=", *CONFIG)),
-    "inventory": Reader(seeds.inventories, _inventory, ("\t", "phone", "ː", "\u0303", "˥", "t͡s", "aɪ")),
-    "rounds": Reader(seeds.rounds, _rounds, ("state", "training", "round-3", "per", "null", "..", "1e999")),
-    "names": Reader(seeds.names, _names, ("/", ".wav", ".TextGrid", "._", "\n", "*", "[a]")),
-    "shards": Reader(seeds.shards, _shards, MODEL),
-    "checkpoint": Reader(seeds.checkpoints, _checkpoint, MODEL, cheap=False),
-    "arpa": Reader(seeds.arpas, _arpa, ("\\data\\", "\\end\\", "ngram 4=1", "</s>", "<s>", "<unk>", "\t", "\n")),
-    "corrections": Reader(
-        seeds.corrections, _corrections, ("what", "old", "new", "undo", "wrote", *GRID), given=("a.wav",)
-    ),
+    "audio": Reader(sounds, _audio),
+    "ffmpeg": Reader(lambda: sounds()[:2], _ffmpeg, 10),
+    "stdin": Reader(lambda: sounds()[:7], _stdin),
+    "raw": Reader(lambda: sounds()[:1], lambda: _stdin(8000)),
+    "phn": Reader(lambda: texts("a.phn", PHN), _phn),
+    "textgrid": Reader(lambda: texts("a.TextGrid", LONG, SHORT), _textgrid),
+    "eaf": Reader(eafs, _eaf),
+    "map": Reader(lambda: texts("m.tsv", "r\tɹ\ntʃ\tt ʃ\nsp\t\n", "a;b\n", "aa ɑ\nsil\n"), _map),
+    "table": Reader(tables, _table),
+    "transcript": Reader(transcripts, _transcript),
+    "config": Reader(configs, lambda: load_config("c.yaml").to_dict()),
+    "settings": Reader(lambda: texts("settings", SETTINGS, codes=["utf-8"]), _settings),
+    "inventory": Reader(lambda: texts("i.txt", "a b ʃ t͡s aː aɪ\n", "phone\tcount\na\t5\nʃ\t2\n"), _inventory),
+    "rounds": Reader(rounds, _rounds),
+    "names": Reader(lambda: texts("names.txt", NAMES, codes=["utf-8"]), _names),
+    "shards": Reader(lambda: [_written(_write_shards)], _shards),
+    "checkpoint": Reader(lambda: [_written(_write_model)], _checkpoint, 10),
+    "arpa": Reader(lambda: [{"lm.arpa": SRILM.encode()}, {"lm.arpa": gzip.compress(SRILM.encode())}], _arpa),
+    "corrections": Reader(corrections, _corrections),
     "parameters": Reader(
-        seeds.elan_parameters,
-        lambda: read_parameters(Path("parameters.xml").read_bytes()),
-        (*"<>&'", "<!DOCTYPE", "<!ENTITY", "param", "?>"),
+        lambda: texts("p.xml", ELAN, codes=["utf-8"]),
+        lambda: read_parameters(Path("p.xml").read_bytes()),
     ),
-    "dictionary": Reader(seeds.dictionaries, _dictionary, ("\t", "(2)", ";;;", " # ", "AH0", "0.5")),
-    "text": Reader(seeds.texts, lambda: read_text(Path("t.txt")), (" ", "\n")),
-    "start": Reader(seeds.folders, _folder, GRID, cheap=False),
+    "dictionary": Reader(lambda: texts("words.dict", CMU, MFA), _dictionary),
+    "text": Reader(lambda: texts("t.txt", "a b ʃ\n\nb a\n", codes=["utf-8"]), lambda: read_text(Path("t.txt"))),
+    "start": Reader(folders, _folder, 10),
 }
