@@ -208,13 +208,12 @@ def test_the_net_is_torchs(
     rng = np.random.default_rng(1)
     statics = [rng.normal(8, 3, (n, shape[1])).astype(np.float32) for n in (0, 1, 2, 7, 61, 300)]
     recordings = [sliding_cmn(static, config.features) for static in statics]
-    for found, wanted in zip(ours(recordings), theirs(recordings), strict=True):
+    for found, wanted in zip(map(ours, recordings), map(theirs, recordings), strict=True):
         assert found.shape == wanted.shape
         np.testing.assert_allclose(found, wanted, atol=1e-4)
 
     # While somebody speaks, the one leaves out what serves the mean around a frame alone; the other never does.
     def live(net: NumpyNet | TorchNet) -> Rows:
-        apply = lambda rows, last: net([rows], last)[0]  # noqa: E731
-        return np.concatenate([*logit_blocks(recordings[-1:], apply, config.model, config.features, 20, False)])
+        return np.concatenate([*logit_blocks(recordings[-1:], net, config.model, config.features, 20, False)])
 
     np.testing.assert_allclose(live(ours), live(theirs), atol=1e-4)

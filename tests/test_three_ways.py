@@ -154,14 +154,14 @@ def by_numpy(recogniser: Recogniser, samples: Array, folder: Path) -> Golden:
     config = recogniser.config.features
     static = extractor(config).static(samples)
     centred = sliding_cmn(static, config)
-    return _decided(recogniser, static, centred, NumpyNet(recogniser.checkpoint)([centred])[0])
+    return _decided(recogniser, static, centred, NumpyNet(recogniser.checkpoint)(centred))
 
 
 def by_torch(recogniser: Recogniser, samples: Array, folder: Path) -> Golden:
     config = recogniser.config.features
     static = filterbank.static_features(torch.from_numpy(samples), config)
     centred = filterbank.sliding_cmn_one(static, config).numpy()
-    return _decided(recogniser, static.numpy(), centred, TorchNet(recogniser.checkpoint, "cpu")([centred])[0])
+    return _decided(recogniser, static.numpy(), centred, TorchNet(recogniser.checkpoint, "cpu")(centred))
 
 
 def _decided(recogniser: Recogniser, static: Array, centred: Array, logits: Array) -> Golden:

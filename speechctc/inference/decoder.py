@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,7 @@ from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import attempt, map_in_threads
-from speechctc.features.activity import ActivityGate
+from speechctc.core.parallel import map_in_threads
 from speechctc.features.extractor import common_mean, extractor
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import BEYOND, MIN_DURATION, Calibration, FrameClock, Segment, Segmenter, lasting
@@ -52,16 +51,7 @@ if TYPE_CHECKING:
 Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]  # recordings: files, or samples
 
 
-BUNDLE = 256  # recordings to sort by length together
-BATCH_FRAMES = 40_000  # most static frames in a batch on a GPU, padding included
-
 ONLY = "only"  # the fact of a checkpoint that says, in words, to which phones it was restricted
-
-
-class _Prepared(NamedTuple):
-    recording: Any
-    seconds: float
-    static: Rows | None  # None if it is too long for a batch, or no file
 
 
 class Decoder:
@@ -323,54 +313,11 @@ class Decoder:
         channel: int | None = None,
         rate: int | None = None,
     ) -> Iterator[Recognition | InputError]:
-        """Decode files or samples: on a CPU several at a time, on a GPU files in batches of similar length.
+        """Decode files or samples, several at a time.
 
         The arguments are those of `decode` for each; `jobs` is as for `map_in_threads`.
         """
-        if self.device == "cpu":
-            return map_in_threads(lambda each: self.decode_one(each, rate, alternatives, channel), recordings, jobs)
-        return self.decode_in_batches(recordings, jobs, alternatives, channel, rate)
-
-    def decode_in_batches(
-        self,
-        recordings: Iterable[Any],
-        jobs: int = 0,
-        alternatives: int = 0,
-        channel: int | None = None,
-        rate: int | None = None,
-    ) -> Iterator[Recognition | InputError]:
-        """Decode recordings in batches of similar length; threads read files and compute features in advance."""
-
-        def prepare(recording: Any) -> _Prepared:
-            if rate is not None or not isinstance(recording, (str, Path)):
-                return _Prepared(recording, 0.0, None)
-            return _Prepared(recording, *self.forward.static(Path(recording), BATCH_FRAMES, channel))
-
-        prepared = map_in_threads(prepare, recordings, jobs)
-        while bundle := list(islice(prepared, BUNDLE)):
-            short = [(each, each.static) for each in bundle if isinstance(each, _Prepared) and each.static is not None]
-            done = {id(each): result for each, result in self._batches(short, alternatives)}
-            for each in bundle:
-                if isinstance(each, InputError):
-                    yield each
-                elif each.static is None:
-                    yield attempt(lambda one: self.decode_one(one, rate, alternatives, channel), each.recording)
-                else:
-                    yield done[id(each)]
-
-    def _batches(
-        self, items: list[tuple[_Prepared, Rows]], alternatives: int
-    ) -> Iterator[tuple[_Prepared, Recognition]]:
-        """Decode short recordings, each with its static features, in batches of similar length."""
-        gate = ActivityGate(self.config, self.phones)
-        left = sorted(items, key=lambda item: len(item[1]), reverse=True)
-        while left:
-            size = max(BATCH_FRAMES // max(len(left[0][1]), 1), 1)
-            batch, left = left[:size], left[size:]
-            logits = self.forward.batch([static for _, static in batch])
-            for (item, static), rows in zip(batch, logits, strict=True):
-                segments = self.segments_of(gate.whole(static, rows), item.seconds, alternatives)
-                yield item, Recognition(str(item.recording), item.seconds, tuple(segments))
+        return map_in_threads(lambda each: self.decode_one(each, rate, alternatives, channel), recordings, jobs)
 
     def stream(self, rate: int, alternatives: int = 0, lookahead: float | None = LOOKAHEAD) -> Stream:
         """Recognise samples while they come, from a microphone for example, without a thread.

@@ -10,7 +10,7 @@ this at once, as an empty block: `Stream` learns by it that all samples given so
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -249,8 +249,8 @@ LOOKAHEAD = 0.2  # seconds after a frame that the means of a live stream cover
 
 Rows = NDArray[np.float32]
 Logits = NDArray[np.float32]
-# Maps a checkpoint to a function of the features of recordings after CMN that returns their logits.
-NetMaker = Callable[[Checkpoint], Callable[[Sequence[Rows], int | None], list[Logits]]]
+# Maps a checkpoint to a function of the features of a recording after CMN that returns its logits.
+NetMaker = Callable[[Checkpoint], Callable[[Rows, int | None], Logits]]
 
 
 def cmn_blocks(
@@ -395,40 +395,21 @@ class Forward:
         watched = gate.watch(static) if gated else static
         centred = local_cmn_blocks(watched, features) if local else cmn_blocks(watched, features, after, self._prior)
         size = block_frames if after is None else max(after, 1)
-        apply = lambda rows, last: self._forward([rows], last)[0]  # noqa: E731
-        logits = logit_blocks(centred, apply, model, features, size, after is None)
+        logits = logit_blocks(centred, self._forward, model, features, size, after is None)
         return gate.apply(logits) if gated else logits
 
-    def batch(self, statics: Sequence[Rows]) -> list[Logits]:
-        """Return the logits of several recordings from static features, each (n_frames, static_dims)."""
-        return self._forward([sliding_cmn(static, self.config.features, self._prior) for static in statics])
-
-    def static(self, path: Path, most: int, channel: int | None = None) -> tuple[float, Rows | None]:
-        """Return a recording's seconds and its static features; 0 and None if these exceed `most` frames.
-
-        Raises
-        ------
-        InputError
-            The file cannot be read as audio.
-        """
-        config = self.config.features
-        if extractor(config).frames(int(sound_file.info(path).seconds * config.sample_rate)) > most:
-            return 0.0, None
-        samples, seconds = sound_file.read(path, config.sample_rate, channel)
-        return seconds, extractor(config, self.device).static(samples)
-
-    def _forward(self, features: Sequence[Rows], last: int | None = None) -> list[Logits]:
-        """Map features after CMN, each (n_frames, static_dims), to logits; with `last`, of so many frames at the end.
+    def _forward(self, features: Rows, last: int | None) -> Logits:
+        """Map features after CMN, (n_frames, static_dims), to logits; with `last`, of so many frames at the end.
 
         Raises
         ------
         InputError
             A logit is not finite, as those of a net with huge weights are.
         """
-        rows = self._net(features, last)
-        if not all(bool(np.isfinite(each).all()) for each in rows):
+        logits = self._net(features, last)
+        if not np.isfinite(logits).all():
             raise InputError("the model's output is not finite: NaN or inf", "use another model, or train it again")
-        return rows
+        return logits
 
 
 class Stream:

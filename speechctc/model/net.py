@@ -14,7 +14,7 @@ the largest such multiple are computed in float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -277,7 +277,7 @@ def net_of(checkpoint: Checkpoint) -> ConvCTCNet:
 
 
 class TorchNet:
-    """As `speechctc.model.numpy_net.NumpyNet`, with torch, on a device: several recordings in one pass.
+    """As `speechctc.model.numpy_net.NumpyNet`, with torch, on a device.
 
     Parameters
     ----------
@@ -292,15 +292,13 @@ class TorchNet:
         self.mean, self.std = (torch.from_numpy(each).to(self.device) for each in (checkpoint.mean, checkpoint.std))
 
     @torch.inference_mode()
-    def __call__(self, recordings: Sequence[Rows], last: int | None = None) -> list[Rows]:
-        """Return the logits of recordings, (n_output_frames, classes), of features after CMN, (n_frames, dims)."""
-        if not any(map(len, recordings)):  # all are shorter than a window
-            return [np.zeros((0, self.net.output.out_channels), np.float32) for _ in recordings]
+    def __call__(self, centred: Rows, last: int | None = None) -> Rows:
+        """Return the logits of a recording, (n_output_frames, classes), of features after CMN, (n_frames, dims)."""
+        if not len(centred):  # shorter than a window
+            return np.zeros((0, self.net.output.out_channels), np.float32)
         if self.device.type == "cuda":
             allow_tf32(False)  # torch allows it for convolutions, and a training in this process may have
-        frames = torch.tensor([len(each) for each in recordings], device=self.device)
-        tensors = [torch.from_numpy(each) for each in recordings]
-        padded = nn.utils.rnn.pad_sequence(tensors, batch_first=True).to(self.device)
-        logits, lengths = self.net(net_input_after_cmn(padded, frames, self.mean, self.std, self.config), frames)
-        rows = zip(logits.float().cpu().numpy(), lengths.tolist(), strict=True)
-        return [each[:length] for each, length in rows]
+        frames = torch.tensor([len(centred)], device=self.device)
+        static = torch.from_numpy(centred)[None].to(self.device)
+        logits, _ = self.net(net_input_after_cmn(static, frames, self.mean, self.std, self.config), frames)
+        return np.asarray(logits[0].float().cpu().numpy())

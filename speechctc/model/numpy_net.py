@@ -46,13 +46,13 @@ class NumpyNet:
         self._norm = _Norm("norm", weights) if net.normed else None
         self._output = np.ascontiguousarray(weights["output.weight"][:, :, 0, 0].T), weights["output.bias"]
 
-    def __call__(self, recordings: Sequence[Rows], last: int | None = None) -> list[Rows]:
-        """Return the logits of recordings, (n_output_frames, classes), of features after CMN, (n_frames, dims).
+    def __call__(self, centred: Rows, last: int | None = None) -> Rows:
+        """Return the logits of a recording, (n_output_frames, classes), of features after CMN, (n_frames, dims).
 
         With `last`, only so many frames at the end are asked for: those before may be zeros.
         """
         with np.errstate(all="ignore"), _in_threads() as each:
-            return [self._logits(centred, each, last) for centred in recordings]
+            return self._logits(centred, each, last)
 
     def _logits(self, centred: Rows, each: Each, last: int | None) -> Rows:
         weight, bias = self._output

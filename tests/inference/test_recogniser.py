@@ -184,11 +184,7 @@ def test_many_are_decoded_in_order_and_failures_are_values(model: Recogniser, tm
         write_song(path, SONG[: k + 1], seed=k)
     paths[4].write_bytes(b"")
     soundfile.write(paths[6], np.zeros(100, np.float32), 16000)
-    for results in (
-        model.decode_all(paths, jobs=1),
-        model.decode_all(paths, 3),
-        model.decode_in_batches(paths, 2),
-    ):
+    for results in (model.decode_all(paths, jobs=1), model.decode_all(paths, 3)):
         for k, result in enumerate(results):
             if k == 4:
                 assert isinstance(result, InputError) and "empty" in result.what
@@ -231,38 +227,11 @@ def test_numbers_and_moments_in_a_list_are_one_recording(model: Recogniser) -> N
     assert isinstance(empty := model.decode([], 16000), Recognition) and empty.phones == ()
 
 
-def test_on_a_gpu_samples_go_one_by_one(model: Recogniser, tmp_path: Path) -> None:
-    write_song(tmp_path / "a.wav", SONG)
-    sound = sing(SONG, np.random.default_rng(0))[0]
-    (result,) = model.decode_in_batches([sound], rate=16000)
-    assert result == model.decode(sound, 16000)
-    (refused,) = model.decode_in_batches([tmp_path / "a.wav"], rate=16000)
-    assert isinstance(refused, InputError)
-    (by_name,) = model.decode_in_batches([str(tmp_path / "a.wav")])
-    assert isinstance(by_name, Recognition) and by_name.phones == tuple(SONG)
-
-
 def test_a_transcript_may_be_a_text(model: Recogniser, tmp_path: Path) -> None:
     write_song(tmp_path / "a.wav", SONG)
     assert model.align(tmp_path / "a.wav", " ".join(SONG)) == model.align(tmp_path / "a.wav", SONG)
     with pytest.raises(InputError, match="'lwo' is not in the phone set"):
         model.align(tmp_path / "a.wav", "low lwo")
-
-
-def test_batches_give_the_same_times_and_take_what_is_too_long_alone(
-    model: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths = [tmp_path / f"{k}.wav" for k in range(5)]
-    for k, path in enumerate(paths):
-        write_song(path, SONG * (1 + k % 3), seed=k)
-    monkeypatch.setattr("speechctc.inference.decoder.BUNDLE", 3)
-    monkeypatch.setattr("speechctc.inference.decoder.BATCH_FRAMES", 250)
-    for path, batched in zip(paths, model.decode_in_batches(paths), strict=True):
-        alone = model.decode(path)
-        assert isinstance(batched, Recognition)
-        assert batched.phones == alone.phones and batched.seconds == alone.seconds
-        for ours, expected in zip(batched.segments, alone.segments, strict=True):
-            np.testing.assert_allclose(ours[1:4], expected[1:4], atol=1e-4)
 
 
 def test_work_in_order_stops_when_no_one_wants_more() -> None:
