@@ -48,7 +48,7 @@ def machine(device: str = "cpu") -> str:
 
     if device == "cuda":
         return torch.cuda.get_device_name()
-    from speechctc.training.run_state import hardware  # late: a machine with a GPU may lack what it imports
+    from speechctc.training.runs import hardware  # late: a machine with a GPU may lack what it imports
 
     return "{processor}, {cores} cores".format(**hardware(torch.device("cpu")))
 

@@ -61,7 +61,7 @@ def train_command(
     """Train a net on extracted features. Ctrl-C saves and stops; --resume continues."""
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
     if profile_steps:
-        from speechctc.training.profiling import profile
+        from speechctc.training.step_costs import profile
 
         show(profile(loaded, profile_steps, new_reporter()).to_text())
         return

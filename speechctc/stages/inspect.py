@@ -19,12 +19,11 @@ from speechctc.features.filterbank import frame_mask, net_input, static_features
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import output_frames
-from speechctc.model.maxout import Maxout, PieceWins
-from speechctc.model.net import ConvCTCNet, Layer, net_of
+from speechctc.model.net import ConvCTCNet, Layer, Maxout, PieceWins, net_of
 from speechctc.pages import figures as pictures
 from speechctc.pages.figures import require_matplotlib
 from speechctc.pages.page import data_url, render_page
-from speechctc.pages.spectrogram import SpectrogramSettings, levels_db
+from speechctc.pages.timeline import SpectrogramSettings, levels_db
 
 MAX_SECONDS = 20.0  # s of a recording that are looked at
 COLUMNS, ROWS = 900, 160  # of the spectrogram

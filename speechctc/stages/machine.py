@@ -20,8 +20,8 @@ from speechctc.model.net import build_net
 from speechctc.phones.inventory import Inventory
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
-from speechctc.training.memory_estimate import MIB, MemoryEstimate, estimate
 from speechctc.training.optimise import stages
+from speechctc.training.step_costs import MIB, MemoryEstimate, estimate
 from speechctc.training.train_step import TrainStep
 
 CONTAINERS = (".dockerenv", "run/.containerenv", ".singularity.d")  # files that tell of them

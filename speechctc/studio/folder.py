@@ -13,7 +13,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import Siblings, find_recordings, left_out
 from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
-from speechctc.pages.spectrogram import SpectrogramSettings
+from speechctc.pages.timeline import SpectrogramSettings
 from speechctc.studio.document import Conflict, Document
 from speechctc.studio.sound import Waveform, loudest, version
 

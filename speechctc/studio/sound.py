@@ -15,7 +15,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.damage import Mended
 from speechctc.audio.sound_file import for_soundfile, info, open_with_libsndfile
 from speechctc.core.errors import InputError
-from speechctc.pages.spectrogram import SpectrogramSettings, grey_png, levels_db, shades
+from speechctc.pages.timeline import SpectrogramSettings, grey_png, levels_db, shades
 
 Samples = NDArray[np.float32]
 

@@ -20,7 +20,7 @@ from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import Rows, best_labels, choose_search
 from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.model.layers import output_frames
-from speechctc.model.maxout import PieceWins, counted_wins
+from speechctc.model.net import PieceWins, counted_wins
 from speechctc.model.numpy_net import log_softmax
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Batch, Loader, TrainingData

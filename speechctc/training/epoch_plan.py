@@ -1,4 +1,4 @@
-"""Plan an epoch: deal utterances to ranks, cut them into chunks, group them into batches of similar length.
+"""The plan of an epoch, batches of similar length in chunks for each rank; and how far a run is in it.
 
 A plan is numbers on the host and depends only on the seed, so that every rank knows what the others do, and a resumed
 run continues with the same plan.
@@ -6,14 +6,21 @@ run continues with the same plan.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 Indices = NDArray[np.int64]
 MAX_PADDING = 0.05  # as a fraction of a chunk's frames; batches are smaller where lengths differ more
 LENGTH_JITTER = 0.02  # relative noise on lengths before sorting, so that batches differ between epochs
+LATER = ("rate",)  # counters of `Progress` that earlier versions did not save
+MAX_RANKS = 1 << 16  # more than any run has; a damaged state can name any number
+_PLAN = ("batch_size", "batch_frames", "chunk_frames", "ranks")
 
 
 @dataclass(frozen=True)
@@ -142,3 +149,133 @@ def _cut(
             cuts.append(position)
             longest, total, count = length, length, 1
     return [run for run in np.split(order, cuts) if len(run)]
+
+
+@dataclass
+class Progress:
+    """How far a run is; equal on all ranks, except for the sums.
+
+    Attributes
+    ----------
+    epoch, batch, step : int
+        The epoch (from 0), the next batch in its plan, and the steps taken since the start of the run.
+    stage_step : int
+        Steps taken in the current stage.
+    stale : int
+        Epochs of this stage since the last new minimum of dev PER.
+    loss, phones : float
+        Sums of losses and labels over the epoch so far.
+    frames, seconds, waited : float
+        Frames trained on in this epoch, the seconds it took, and the seconds of them spent waiting for data.
+    elapsed : float
+        Seconds of the whole run, over all its sessions.
+    best_per : float
+    scored : int
+        Value of `step` when dev was last scored.
+    rate : float
+        Learning rate of the last step; 0: there was none.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    stage_step: int = 0
+    stale: int = 0
+    loss: float = 0.0
+    phones: float = 0.0
+    frames: float = 0.0
+    seconds: float = 0.0
+    waited: float = 0.0
+    elapsed: float = 0.0
+    best_per: float = math.inf
+    scored: int = 0
+    rate: float = 0.0
+
+    def next_step(self, batches: int, phones: float, frames: float, rate: float) -> None:
+        """Count one step with this many batches, labels and frames, at this learning rate."""
+        self.rate = rate
+        self.batch, self.step, self.stage_step = self.batch + batches, self.step + 1, self.stage_step + 1
+        self.phones, self.frames = self.phones + phones, self.frames + frames
+
+    def next_epoch(self) -> None:
+        """Move to the start of the next epoch."""
+        self.epoch, self.batch = self.epoch + 1, 0
+        self.loss = self.phones = self.frames = self.seconds = self.waited = 0.0
+
+    def score(self, per: float) -> bool:
+        """Record an epoch's dev PER; return whether it is the lowest so far."""
+        better = per < self.best_per
+        self.best_per, self.stale = min(self.best_per, per), 0 if better else self.stale + 1
+        self.scored = self.step
+        return better
+
+    def is_out_of_time(self, minutes: float) -> bool:
+        """Return whether the run has taken this many minutes; 0 stands for no limit."""
+        return bool(minutes) and self.elapsed >= 60 * minutes
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Return each counter as a float64 scalar, ``progress.<name>``."""
+        return {f"progress.{name}": torch.tensor(value, dtype=torch.float64) for name, value in vars(self).items()}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
+        """Undo `to_tensors`; ignore counters that only earlier versions had, default those that they lacked."""
+        counters = [each for each in vars(cls()).items() if each[0] not in LATER or f"progress.{each[0]}" in tensors]
+        return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in counters})
+
+
+@dataclass(frozen=True)
+class ResumeState:
+    """What resuming a run needs besides the state of the train step.
+
+    Attributes
+    ----------
+    progress : Progress
+    stage : int
+    remaining : ndarray
+        Utterances that the current epoch's plan covers: all, or, if the number of ranks or the size of chunks changed
+        within the epoch, those that were not done then.
+    limits : Limits
+    ranks : int
+        Number of ranks and batch limits that the plan was made with.
+    """
+
+    progress: Progress
+    stage: int
+    remaining: Indices
+    limits: Limits
+    ranks: int
+
+    def not_done(self, frames: Indices, seed: int) -> Indices:
+        """Return the utterances of the epoch that are still to be trained on."""
+        plan = EpochPlan(frames, self.remaining, self.limits, seed, self.ranks)
+        return np.setdiff1d(self.remaining, plan.done(self.progress.batch))
+
+    def to_tensors(self, utterances: int) -> dict[str, Tensor]:
+        """Return the state as tensors; `utterances` is the size of the split."""
+        left = torch.zeros(utterances, dtype=torch.uint8)
+        left[torch.from_numpy(self.remaining)] = 1
+        numbers = vars(self.limits) | {"ranks": self.ranks}
+        plan = {f"plan.{name}": torch.tensor(value) for name, value in numbers.items()}
+        return self.progress.to_tensors() | {"stage": torch.tensor(self.stage), "left": left, **plan}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], utterances: int) -> ResumeState:
+        """Undo `to_tensors`.
+
+        Raises
+        ------
+        LookupError, ValueError, TypeError, RuntimeError, ArithmeticError
+            The tensors are not the state of a run on a split with this many utterances.
+        """
+        plan = {name: int(tensors[f"plan.{name}"]) for name in _PLAN}
+        ranks = plan.pop("ranks")
+        left = np.flatnonzero(tensors["left"].numpy()).astype(np.int64)
+        if tensors["left"].shape != (utterances,):
+            raise ValueError(f"its plan has {len(tensors['left'].flatten())} utterances, the split {utterances}")
+        progress, stage = Progress.of(tensors), int(tensors["stage"])
+        counters = [value for name, value in vars(progress).items() if name != "loss"]
+        are_counters = all(value >= 0 for value in [*counters, stage])  # false of NaN
+        if not are_counters or min(plan.values()) < 1 or not 1 <= ranks <= MAX_RANKS:
+            raise ValueError("its counters are out of range")
+        return cls(progress, stage, left, Limits(**plan), ranks)

@@ -1,4 +1,4 @@
-"""The initial net: random, or with pretrained weights, whose phone set may differ."""
+"""The start of training: a net with random weights, or with pretrained ones, whose phone set may differ."""
 
 from __future__ import annotations
 
@@ -16,9 +16,25 @@ from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpo
 from speechctc.model.net import ConvCTCNet, build_net, net_of
 from speechctc.phones.articulation import Match, match_phones
 from speechctc.phones.inventory import Inventory
+from speechctc.training.batches import TrainingData
+from speechctc.training.distributed import Ranks
+from speechctc.training.optimise import Stage
+from speechctc.training.train_step import TrainStep
 
 # Kinds of corpora whose voices are not those of people.
 SYNTHETIC = ("demo", "espeak", "flite")
+
+
+def first_train_step(
+    config: Config, data: TrainingData, stage: Stage, ranks: Ranks, reporter: Reporter, resumed: bool = False
+) -> TrainStep:
+    """Return the train step at the start of a stage; in a resumed run without the weights of ``train.init_from``."""
+    net = first_net(config, data.inventory, None if resumed else config.train.init_from, reporter)
+    net = net.to(data.mean.device)
+    ranks.share_weights(net)
+    train_step = TrainStep(config, net, data.mean, data.std, ranks, reporter)
+    train_step.start_stage(stage)
+    return train_step
 
 
 def first_net(config: Config, inventory: Inventory, model: Path | None, reporter: Reporter) -> ConvCTCNet:

@@ -10,11 +10,15 @@ tensorboard/     the same as metrics.jsonl, with train.tensorboard=true
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,12 +28,16 @@ from speechctc.config.load import read_yaml, refuse_removed
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, written
+from speechctc.core.devices import total_memory
 from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.files import draft_folder, try_lock
-from speechctc.model.checkpoint import LATEST, POINTER, latest_run
+from speechctc.model.checkpoint import LATEST, POINTER, installed, latest_run, provenance
 
 if TYPE_CHECKING:
+    import torch
     from torch.utils.tensorboard import SummaryWriter
+
+    from speechctc.features.shards import Shard
 
 
 MAY_CHANGE = tuple(
@@ -279,3 +287,68 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
+
+
+PACKAGES = ("torch", "torchaudio", "numpy", "numba", "safetensors", "soundfile", "rapidfuzz", "pydantic")
+
+
+def run_record(
+    config: Config, shards: Mapping[str, Sequence[Shard]], device: torch.device, ranks: int
+) -> dict[str, Any]:
+    """Return the resolved config, seed, versions, git revision, hardware, command line and data fingerprint."""
+    import torch  # late: a plot of runs needs none
+
+    about = provenance()
+    # Features can be trained on where no recording can be read.
+    versions = about["versions"] | {name: installed(name) or "not installed" for name in PACKAGES}
+    if device.type == "cuda":
+        versions |= {"cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version())}
+    return {
+        "began": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "folder": os.getcwd(),
+        "seed": config.train.seed,
+        "ranks": ranks,
+        "git": about["git"],
+        "versions": versions,
+        "hardware": hardware(device),
+        "data": {split: fingerprint(parts) for split, parts in shards.items()},
+        "config": config.to_dict(),
+    }
+
+
+def fingerprint(shards: Sequence[Shard]) -> dict[str, Any]:
+    """Return a checksum of a split's features and labels, with their amount."""
+    digest = hashlib.sha256()
+    for shard in shards:
+        digest.update(f"{shard.path.name} {shard.checksum}\n".encode())
+    return {
+        "sha256": digest.hexdigest(),
+        "utterances": sum(len(shard.ids) for shard in shards),
+        "hours": round(sum(shard.seconds for shard in shards) / 3600, 4),
+    }
+
+
+def hardware(device: torch.device) -> dict[str, Any]:
+    """Return the machine: processor, cores, memory, and the GPUs if any are used."""
+    import torch
+
+    about: dict[str, Any] = {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gib": round(total_memory(torch.device("cpu")) / 2**30, 1),
+    }
+    if device.type == "cuda":
+        about["gpus"] = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return about
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()

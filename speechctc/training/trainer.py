@@ -24,13 +24,12 @@ from speechctc.model.net import net_of, parameter_count
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.dev_score import DevScore, constant_loss, score_dev
 from speechctc.training.distributed import Ranks
-from speechctc.training.epoch_plan import EpochPlan, Indices
-from speechctc.training.initialise import first_net
-from speechctc.training.memory_estimate import MemoryEstimate, estimate
-from speechctc.training.optimise import Stage, stages
-from speechctc.training.run_state import Progress, ResumeState, run_record
-from speechctc.training.runs import Run
+from speechctc.training.epoch_plan import EpochPlan, Indices, Progress, ResumeState
+from speechctc.training.initialise import first_train_step
+from speechctc.training.optimise import stages
+from speechctc.training.runs import Run, run_record
 from speechctc.training.sentinel import NetFacts, new_warnings
+from speechctc.training.step_costs import MemoryEstimate, estimate
 from speechctc.training.train_step import TrainStep
 
 WARMUP_SHARE = 10  # a warm-up is at most the tenth part of its stage, as `Stage.rate` has it
@@ -43,18 +42,6 @@ class Stopped(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(f"stopped with status {status}")
         self.status = status
-
-
-def first_train_step(
-    config: Config, data: TrainingData, stage: Stage, ranks: Ranks, reporter: Reporter, resumed: bool = False
-) -> TrainStep:
-    """Return the train step at the start of a stage; in a resumed run without the weights of ``train.init_from``."""
-    net = first_net(config, data.inventory, None if resumed else config.train.init_from, reporter)
-    net = net.to(data.mean.device)
-    ranks.share_weights(net)
-    train_step = TrainStep(config, net, data.mean, data.std, ranks, reporter)
-    train_step.start_stage(stage)
-    return train_step
 
 
 class Trainer:

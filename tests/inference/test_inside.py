@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from speechctc.inference.recogniser import Recogniser
-from speechctc.model.maxout import PieceWins
-from speechctc.model.net import net_of
+from speechctc.model.net import PieceWins, net_of
 from speechctc.stages.inspect import layers_of, look_inside, net_input_of, saliency
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song

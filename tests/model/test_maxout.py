@@ -9,7 +9,7 @@ from numba.core.registry import cpu_target
 from torch import Tensor
 from torch.nn import functional
 
-from speechctc.model.maxout import Maxout
+from speechctc.model.net import Maxout
 
 LAYOUTS = [torch.contiguous_format, torch.channels_last]
 TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]  # compiled code has two of them

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from speechctc.pages.spectrogram import SpectrogramSettings, gaussian, grey_png, levels_db, spectrogram_png
+from speechctc.pages.timeline import SpectrogramSettings, gaussian, grey_png, levels_db, spectrogram_png
 
 image = pytest.importorskip("PIL.Image", reason="Pillow reads the pictures again; it is in the extra dev")
 

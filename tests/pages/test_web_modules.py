@@ -28,7 +28,7 @@ from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import LmSearch
 from speechctc.model.checkpoint import Checkpoint, fill_checkpoint
 from speechctc.model.net import build_net
-from speechctc.pages.spectrogram import SpectrogramSettings, levels_db
+from speechctc.pages.timeline import SpectrogramSettings, levels_db
 from speechctc.phones.inventory import inventory_of
 from speechctc.stages.export import about_model
 from tests.pages.node import floats, run_node

@@ -28,7 +28,7 @@ from speechctc.stages.extract import extract
 from speechctc.stages.train import Stopped, train_net
 from speechctc.stages.train_runs import train
 from speechctc.training.batches import Batch
-from speechctc.training.run_state import Progress
+from speechctc.training.epoch_plan import Progress
 from speechctc.training.train_step import TrainStep
 from tests.forked import Forked
 from tests.tones import write_config

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from speechctc.training.batches import Batch
-from speechctc.training.run_state import ResumeState
+from speechctc.training.epoch_plan import ResumeState
 from speechctc.training.train_step import TrainStep
 from speechctc.training.trainer import Trainer
 from tests.forked import Together

@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from speechctc.config.load import load_config
 from speechctc.core.devices import held_by_others
 from speechctc.training import trainer as training
-from speechctc.training.memory_estimate import estimate, pinned
+from speechctc.training.step_costs import estimate, pinned
 from tests.train_helpers import trainer_of
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.load import load_config
-from speechctc.training.profiling import PARTS, profile
+from speechctc.training.step_costs import PARTS, profile
 from tests.train_helpers import Recorder
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from speechctc.training.epoch_plan import Limits
-from speechctc.training.run_state import Progress, ResumeState
+from speechctc.training.epoch_plan import Limits, Progress, ResumeState
 
 PROGRESS = Progress(3, 7, 90, 40, 2, 5.5, 31.0, 400.0, 9.25, 0.5, 77.0, 12.5, 88)
 
