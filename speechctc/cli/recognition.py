@@ -223,8 +223,7 @@ class Align(Transcribed):
 def align_command(given: Align) -> None:
     """Find the times of known phones or words in recordings.
 
-    In phones and words, * stands for any piece of sound, (a|b c) for alternatives, (a|) for what may be missing. If
-    the phones come from files with times (.PHN, TextGrid), also prints how far those are from the times found. The
+    In phones and words, * stands for any piece of sound, (a|b c) for alternatives, (a|) for what may be missing. The
     exit status is 0 if all is well, 2 if all recordings failed, 1 if some did, and 3 if none did and some do not fit
     their transcripts.
     """

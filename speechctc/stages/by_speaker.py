@@ -115,11 +115,10 @@ class Speaker(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """What is doubtful of a recording, and whether it is left out of all means."""
+    """What is doubtful of a recording, or why it is left out of all means."""
 
     speaker: str
     text: str
-    is_left_out: bool
 
 
 class Scores(NamedTuple):
@@ -147,7 +146,7 @@ def read_scores(files: Iterable[Path]) -> Scores:
             symbols.add(result.get("symbols", "own"))
             is_unfit = bool(result.get("is_unfit"))
             if note := result.get("note"):
-                remarks.append(Remark(result["speaker"], note, is_unfit))
+                remarks.append(Remark(result["speaker"], f"{'Not counted' if is_unfit else 'Doubtful'}: {note}"))
             said += [] if is_unfit else _said(result)
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{file}: not the scores of a recording", "score it again, or delete the file") from None
@@ -161,20 +160,16 @@ def _said(result: dict[str, Any]) -> Iterator[Said]:
     counts = Counter[tuple[int, str]]()
     for segment in (each for each in result["segments"] if "score" in each):
         middle, phone = (segment["start"] + segment["end"]) / 2, segment["phone"]
-        word = next((each for each in reversed(words) if each["start"] <= middle <= each["end"]), None)
+        found = next((each for each in reversed(words) if each["start"] <= middle <= each["end"]), segment)
+        word, number = found.get("word", ""), found.get("number", -1)
         best = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
         instead = best["phones"] if best["probability"] > segment["probability"] else ""
-        place = {"word": "", "number": -1} | (word or segment)
-        counts[place["number"], phone] += 1
-        place |= {
-            "speaker": result["speaker"],
-            "file": result["file"],
-            "channel": result.get("channel"),
-            "phone": phone,
-        }
-        place |= {"score": segment["score"], "instead": NOTHING if instead == OMITTED else instead}
-        place["place"] = f"{text} {place['number']} {phone} {counts[place['number'], phone]}"
-        yield Said(*(place[name] for name in Said._fields))
+        counts[number, phone] += 1
+        yield Said(
+            result["speaker"], result["file"], result.get("channel"), phone, segment["score"],
+            NOTHING if instead == OMITTED else instead, word, found["start"], found["end"],
+            f"{text} {number} {phone} {counts[number, phone]}",
+        )  # fmt: skip
 
 
 def before_of(folder: Path) -> Scores:
@@ -375,7 +370,7 @@ class SpeakerPages(NamedTuple):
         spelled = options.as_there(scored)
         files = [spelled.files_of(each)["json"] for each in scored]
         now = read_scores(each for each in files if each.exists())
-        remarks = [*(Remark(each.speaker, why, True) for each, why in failed), *now.remarks]
+        remarks = [*(Remark(each.speaker, f"Not counted: {why}") for each, why in failed), *now.remarks]
         return write_speakers(self.folder, now._replace(remarks=remarks), self.before, self.names, self.overwrite)
 
 
@@ -461,12 +456,8 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
         "speakers.html", "Speakers and sounds", values | {"table": table, "phones": phones}, ["speaker.css"]
     )
     written.write_text(folder / f"{INDEX}.html", page, overwrite)
-    about = [f"{values['about']} {METHOD}", *(_remark_text(each) for each in now.remarks)]
+    about = [f"{values['about']} {METHOD}", *(each.text for each in now.remarks)]
     return _write_sheets(folder, speakers, phones, before is not None, about, overwrite)
-
-
-def _remark_text(remark: Remark) -> str:
-    return f"{'Not counted' if remark.is_left_out else 'Doubtful'}: {remark.text}"
 
 
 def clips(speaker: Speaker) -> dict[Said, str]:

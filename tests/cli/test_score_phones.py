@@ -21,6 +21,7 @@ from tests.tiny_model import sing, write_song
 from tests.tones import RATE
 
 WORDS = ("--words", "a.txt", "--dictionary", "d.dict")
+CLASS = ("score-phones", "may", "--words", "may", "--dictionary", "d.dict", "--by-speaker")
 
 
 def test_no_table_is_written_where_all_fail(speechctc: Command, here: Path) -> None:
@@ -136,15 +137,6 @@ def test_every_format_has_the_scores(speechctc: Command, here: Path) -> None:
     (here / "out/a.json").write_text("mine")
     again = speechctc("score-phones", "a.wav", *WORDS, "--format", "json", "--out", "out/")
     assert again.status == 2 and (here / "out/a.json").read_text() == "mine"
-
-
-def test_boundaries_that_are_refined_change_no_score(speechctc: Command, here: Path) -> None:
-    write_words("a.wav", ["drop", "hum"])
-    (here / "a.txt").write_text("drop hum")
-    plain = speechctc("score-phones", "a.wav", *WORDS, "--format", "json")
-    symbols = speechctc("score-phones", "a.wav", *WORDS, "--format", "json", "--no-refine")
-    scores = [[s["score"] for s in json.loads(done.out)[0]["segments"]] for done in (plain, symbols)]
-    assert scores[0] == scores[1] and len(scores[0]) == 6
 
 
 @pytest.mark.parametrize("audio", ["1.wav", "/gone/{}/1.wav", "1.wav, no speaker"])
@@ -273,7 +265,15 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
     matrix = [*openpyxl.load_workbook(here / "pages/sounds.xlsx")["speaker by sound"].values]
     assert matrix[0][:3] == ("speaker", "all", "high") and [row[0] for row in matrix[1:]] == ["Li Na", "index"]
     assert speechctc("score-phones", "june", *words, "--out", "all.html").status == 0
+    assert (
+        speechctc("score-phones", "june/Li Na", *words, "--no-refine", "--format", "json", "--out", "plain/").status
+        == 0
+    )
     assert "–</td>" not in now and "at 0.2, " not in page and "how probable it is" in page
+    plain, unrefined = (
+        json.loads((here / name).read_text())["segments"] for name in ("now/scores/Li Na/0.json", "plain/0.json")
+    )
+    assert [each["score"] for each in plain] == [each["score"] for each in unrefined]
     with browser() as driver:
         set_screen(driver, 390, dark=False)
         for name in ("now/Li Na.html", "now/index.html", "all.html"):
@@ -305,7 +305,8 @@ def test_pages_by_speaker_need_speakers(speechctc: Command, here: Path, given: t
 
 
 def write_class(place: Path, *speakers: str, times: int = 3) -> None:
-    """Write recordings of speakers who all say ``low mid high``, with the word beside each."""
+    """Write recordings of speakers who all say ``low mid high``, with the word beside each, and the dictionary."""
+    Path("d.dict").write_text("HUM low mid high\n")
     for name in speakers:
         (place / name).mkdir(parents=True)
         for k in range(times):
@@ -316,7 +317,6 @@ def write_class(place: Path, *speakers: str, times: int = 3) -> None:
 def test_scores_of_recordings_that_are_gone_stop_it_or_are_removed(speechctc: Command, here: Path) -> None:
     write_class(here / "may", "Li Na", "Wang")
     shutil.copytree(here / "may", here / "june")
-    (here / "d.dict").write_text("HUM low mid high\n")
     class_of = ("--dictionary", "d.dict", "--by-speaker", "pages", "--words")
     assert speechctc("score-phones", "may", *class_of, "may", "--format", "csv").status == 0
     assert speechctc("score-phones", str(here / "may"), *class_of, "may", "--skip-existing").status == 0
@@ -345,9 +345,7 @@ def test_pages_and_sheets_name_recordings_that_do_not_count(speechctc: Command, 
     (here / "may/Ann/0.wav").write_bytes(b"")
     (here / "may/Ann/1.txt").unlink()
     soundfile.write(here / "may/Ann/2.wav", np.zeros(2 * RATE), RATE)
-    (here / "d.dict").write_text("HUM low mid high\n")
-    way = ("score-phones", "may", "--words", "may", "--dictionary", "d.dict", "--by-speaker", "pages")
-    assert speechctc(*way).status == 1
+    assert speechctc(*CLASS, "pages").status == 1
     told = [row[0] for row in openpyxl.load_workbook(here / "pages/sounds.xlsx")["about"].values]
     for text in ("\n".join(told), *((here / f"pages/{name}.html").read_text() for name in ("Ann", "index"))):
         said = re.findall(r"Not counted: (?:may|.*?may)/(Ann/\d)", text)
@@ -358,23 +356,20 @@ def test_pages_and_sheets_name_recordings_that_do_not_count(speechctc: Command, 
     entry = json.loads((here / "pages/scores/Ann/2.json").read_text())
     assert entry["is_unfit"] and "no phone is heard" in entry["note"]
     (here / "may/Bob/0.wav").write_bytes(b"")  # its scores of the first time are no longer true
-    assert speechctc(*way).status == 1 and not (here / "pages/scores/Bob/0.json").exists()
+    assert speechctc(*CLASS, "pages").status == 1 and not (here / "pages/scores/Bob/0.json").exists()
 
 
 def test_before_in_another_notation_is_refused(speechctc: Command, here: Path) -> None:
     write_class(here / "may", "Ann")
-    (here / "d.dict").write_text("HUM low mid high\n")
     (here / "map.tsv").write_text("low\tL\nmid\tM\nhigh\tH\n")
-    way = ("score-phones", "may", "--words", "may", "--dictionary", "d.dict", "--by-speaker")
-    assert speechctc(*way, "pages", "--symbols", "map.tsv").status == 0
-    line = one_line_error(speechctc(*way, "now", "--before", "pages"))
+    assert speechctc(*CLASS, "pages", "--symbols", "map.tsv").status == 0
+    line = one_line_error(speechctc(*CLASS, "now", "--before", "pages"))
     assert "pages: its phones are written with --symbols map.tsv" in line and not (here / "now").exists()
-    assert speechctc(*way, "now", "--before", "pages", "--symbols", "map.tsv").status == 0
+    assert speechctc(*CLASS, "now", "--before", "pages", "--symbols", "map.tsv").status == 0
 
 
 def test_folders_of_speakers_may_hold_recordings_of_the_same_names(speechctc: Command, here: Path) -> None:
     write_class(here / "may", "Ann", "Bob")
-    (here / "d.dict").write_text("HUM low mid high\n")
     way = ("--words", "may", "--dictionary", "d.dict", "--by-speaker", "pages")
     done = speechctc("score-phones", "may/Ann", "may/Bob", *way)
     assert done.status == 0 and (here / "pages/scores/Bob/2.json").exists(), done.err

@@ -79,19 +79,6 @@ def test_a_corpus_without_times_is_refused(speechctc: Command, here: Path, tiny_
     assert not Path("model", FILE).exists()
 
 
-def test_boundaries_that_become_worse_are_not_kept(
-    speechctc: Command, corpus: Path, here: Path, tiny_model: Path
-) -> None:
-    shutil.copytree(tiny_model / "best", "model")
-    for grid in (corpus / "train").glob("*.TextGrid"):  # labels that are wrong by half a tone
-        text = grid.read_text()
-        labels = [Interval(0.1 * k, 0.1 * k + 0.1, phone) for k, phone in enumerate(PHONES)]
-        assert text and grid.write_text(textgrid_text(2.0, {"phones": labels}))
-    done = speechctc("train-boundaries", "--model", "model", "--fresh", *SETTINGS)
-    assert "on dev the boundaries become worse" in one_line_error(done)
-    assert not Path("model", FILE).exists() and Recogniser.load(Path("model"), "cpu").boundaries is None
-
-
 def test_the_best_of_old_and_new_boundaries_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = BoundaryModel({}, 16000), BoundaryModel({}, 16000)
     milliseconds = {None: 20.0, old: 5.0, new: 8.0}

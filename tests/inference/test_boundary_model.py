@@ -219,15 +219,10 @@ def test_a_model_is_read_as_it_was_written(model: BoundaryModel, tmp_path: Path)
     model.save(tmp_path / FILE)
     again = BoundaryModel.load(tmp_path)
     assert again is not None and (again.rate, again.spread) == (RATE, SPREAD)
+    assert all(np.array_equal(again.weights[name], each) for name, each in model.weights.items())
     BoundaryModel(model.weights, RATE, 2.5).save(tmp_path / FILE)
     wide = BoundaryModel.load(tmp_path)
     assert wide is not None and wide.spread == 2.5
-    samples, labels, times = song(6, np.random.default_rng(3))
-    rough = rough_times(times, np.random.default_rng(3))
-    assert np.array_equal(
-        again.place(samples, labels, False, *rough, pauses=True).starts,
-        model.place(samples, labels, False, *rough, pauses=True).starts,
-    )
 
 
 def test_a_shift_moves_boundaries_by_the_sounds_beside_them(model: BoundaryModel, tmp_path: Path) -> None:
@@ -287,7 +282,7 @@ def test_a_damaged_model_is_refused(model: BoundaryModel, tmp_path: Path) -> Non
         (tmp_path / FILE).write_bytes(damaged)
         with pytest.raises(InputError, match="not a boundary model"):
             BoundaryModel.load(tmp_path)
-    for rate, spread in ((0, 1.0), (2**31, 1.0), (-1, 1.0), (RATE, 0.0), (RATE, float("nan"))):
+    for rate, spread in ((0, 1.0), (RATE, float("nan"))):
         BoundaryModel(model.weights, rate, spread).save(tmp_path / FILE)
         with pytest.raises(InputError, match="not a boundary model"):
             BoundaryModel.load(tmp_path)
@@ -348,7 +343,8 @@ def test_probabilities_are_those_of_all_ways(frames: int, optional: list[bool]) 
         assert np.allclose(one, other, atol=1e-12)
 
 
-def test_a_band_is_kept() -> None:
+def test_a_band_is_kept_and_too_few_frames_have_no_way() -> None:
+    assert marginals(random_lattice(2, [False, False, False], 1)).total < -1e29
     lattice = random_lattice(6, [True, False, True, False, True], 3)
     lattice.low[:], lattice.high[:] = (0, 0, 2, 3, 4), (2, 4, 5, 6, 6)
     ways = all_ways(lattice)
@@ -358,33 +354,17 @@ def test_a_band_is_kept() -> None:
     assert np.allclose(found.inside.sum(1), 1)
 
 
-def test_too_few_frames_have_no_way() -> None:
-    assert marginals(random_lattice(2, [False, False, False], 1)).total < -1e29
-
-
-def test_every_phone_of_timit_has_its_own_vector_but_for_variants() -> None:
+def test_vectors_of_phones() -> None:
+    """TIMIT's silences are one, hh and hv and a few vowels are near; a set with closures has releases."""
     vectors = phone_vectors(spelled(TIMIT61, True), True)
-    assert vectors.shape == (61, DIMS) and np.isfinite(vectors).all()
-    known = vectors[:, 2] == 0
-    assert known.all()
-    assert len(np.unique(vectors, axis=0)) >= 52  # silences are one, hh and hv, and a few vowels, are near
-
-
-def test_a_phone_has_the_same_vector_in_both_notations() -> None:
-    pairs = {"t": "t", "sh": "ʃ", "iy": "i", "aw": "aʊ", "ch": "tʃ"}
-    for arpabet, ipa in pairs.items():
-        assert np.array_equal(phone_vectors(spelled([arpabet], True), False), phone_vectors([ipa], False))
-
-
-def test_labels_that_are_not_ipa_are_told_apart() -> None:
-    vectors = phone_vectors(["X1", "X2"], False)
-    assert vectors[:, 2].tolist() == [1, 1] and not np.array_equal(*vectors)
-
-
-def test_stops_are_releases_where_a_set_has_closures() -> None:
-    assert has_closures(TIMIT61) and not has_closures(CMU39) and not has_closures(("a", "t", "k"))
-    joined_stop, release, vowel = phone_vectors(["t"], False), phone_vectors(["t"], True), phone_vectors(["a"], True)
-    assert (joined_stop != release).sum() == 1 and np.array_equal(vowel, phone_vectors(["a"], False))
+    assert vectors.shape == (61, DIMS) and np.isfinite(vectors).all() and not vectors[:, 2].any()
+    assert len(np.unique(vectors, axis=0)) >= 52
+    arpabet, ipa = ("t", "sh", "iy", "aw", "ch"), ("t", "ʃ", "i", "aʊ", "tʃ")
+    assert np.array_equal(phone_vectors(spelled(arpabet, True), False), phone_vectors(ipa, False))
+    unknown = phone_vectors(["X1", "X2"], False)
+    assert unknown[:, 2].tolist() == [1, 1] and not np.array_equal(*unknown)
+    assert has_closures(TIMIT61) and not has_closures(CMU39)
+    assert (phone_vectors(["t", "a"], False) != phone_vectors(["t", "a"], True)).sum(1).tolist() == [1, 0]
 
 
 def test_closures_are_joined_with_the_stops_that_touch_them() -> None:
