@@ -162,7 +162,7 @@ def _said(result: dict[str, Any]) -> Iterator[Said]:
         middle, phone = (segment["start"] + segment["end"]) / 2, segment["phone"]
         found = next((each for each in reversed(words) if each["start"] <= middle <= each["end"]), segment)
         word, number = found.get("word", ""), found.get("number", -1)
-        best = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
+        best: Any = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
         instead = best["phones"] if best["probability"] > segment["probability"] else ""
         counts[number, phone] += 1
         yield Said(
