@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +17,7 @@ import numpy as np
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
-from speechctc.audio.recordings import (
-    Recording,
-    Siblings,
-    find_recordings,
-    left_out,
-)
+from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
 from speechctc.core import cluster, written
 from speechctc.core.errors import InputError, optional, with_extra
 from speechctc.core.parallel import attempt
@@ -52,6 +45,7 @@ COLUMNS = (
 )
 
 DRAWN = ("phone", "duration", "f1_mid", "f2_mid")  # beside the speaker
+WINDOW_SECONDS, PRE_EMPHASIS_HZ, INTENSITY_PITCH_HZ = 0.025, 50.0, 100.0  # Praat's own
 
 Row = dict[str, Any]
 
@@ -74,9 +68,6 @@ class PraatSettings:
     number_of_formants: float = 5.0
     pitch_floor: float = 75.0
     pitch_ceiling: float = 600.0
-    window_length: float = field(default=0.025, init=False)  # seconds
-    pre_emphasis: float = field(default=50.0, init=False)  # Hz, from which on
-    intensity_pitch: float = field(default=100.0, init=False)  # Hz
 
 
 class Choice(NamedTuple):
@@ -111,6 +102,9 @@ class Labels(NamedTuple):
     tones: Tier | None
     words: Tier | None
     beside: dict[str, dict[tuple[float, float], str]]
+
+
+Job = tuple[Path, tuple[Labels | InputError, int | None]]
 
 
 @dataclass
@@ -167,22 +161,18 @@ def measure(
     if not recordings:
         raise InputError("no recording to measure", "name one")
     reporter.note(*left_out(arguments))
-    place = choice.textgrids
-    if place is not None and not place.is_dir() and len(recordings) > 1:
-        raise InputError(f"{place} is of one recording, and {len(recordings)} are named", "name a folder")
-    options, labelled = check_out(recordings, options), _TextGrids(place, recordings)
+    options = check_out(recordings, options)
+    grids = dict(zip(recordings, _textgrids(choice.textgrids, recordings), strict=True))
     left = left_to_do(recordings, options, reporter)
-    with _results(left, labelled, choice) as results:
+    jobs = (_job(recording, grids[recording], choice) for recording in left)
+    with _results(jobs, choice) as results:
         writer = ResultWriter(left, summary.watched(left, results), options, _Table("csv", ".csv"))
         return write_results(writer, "measuring", reporter)
 
 
-def _results(
-    recordings: Sequence[Recording], labelled: _TextGrids, choice: Choice
-) -> AbstractContextManager[Iterator[list[Row] | InputError]]:
+def _results(jobs: Iterable[Job], choice: Choice) -> AbstractContextManager[Iterator[list[Row] | InputError]]:
     """Offer the rows of recordings, in order, from this machine or from a cluster."""
-    jobs = (_job(recording, labelled, choice) for recording in recordings)
-    if choice.cluster is None or not recordings:
+    if choice.cluster is None:
         return nullcontext(attempt(lambda job: _measured(choice.settings, *job), job) for job in jobs)
     from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
 
@@ -228,65 +218,45 @@ def _of_table(table: Path, reporter: Reporter) -> list[Recording]:
     return [recording for recording, _ in in_table(table, None, TranscriptOptions(labels=labels))]
 
 
-class _TextGrids:
-    """The TextGrids of recordings: beside them, one that was given, or those of a folder that was given.
+def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path | InputError]:
+    """Return the TextGrid of each recording: beside it, or in the folder that was given; or why there is none.
 
-    In such a folder the name of a recording's results counts, else its path below the folder that was named, else its
-    file name alone, if no other recording has it. Formats of one recording (``a.wav``, ``a.flac``) share a TextGrid.
+    The name of a recording's results counts, else that of its file; in a folder that was given, first with its path
+    below the folder that was named. Formats of one recording (``a.wav``, ``a.flac``) share a TextGrid, others do not.
     """
+    if given is not None and not given.is_dir():
+        if len(recordings) > 1:
+            raise InputError(f"{given} is of one recording, and {len(recordings)} are named", "name a folder")
+        return [given]
+    siblings, spelled = Siblings(), defaultdict[str, set[str]](set)
+    found, users = list[Path | None](), defaultdict[Path | None, set[Path]](set)
+    for each in recordings:
+        spelled[nfc(each.path.stem).lower()].add(each.path.stem)
+    for path, name, *_ in recordings:
+        folder, named = given or path.parent, name.name + path.suffix
+        places = [folder / name.parent / named, folder / name.parent / path.name] if given else [folder / named]
+        others = spelled[nfc(path.stem).lower()] if given else None
+        fits = [siblings.find(place, (".textgrid",), others) for place in (*places, folder / path.name)]
+        if fits[0] is not None and name.name != path.stem:  # the id of a table's row means it and no other
+            fits = fits[:1]
+        found.append(next(filter(None, fits), None))
+        for file in fits:
+            users[file].add(path.with_suffix(""))
+    return [
+        _missing(each, given) if file is None else _shared(each, file) if len(users[file]) > 1 else file
+        for each, file in zip(recordings, found, strict=True)
+    ]
 
-    def __init__(self, given: Path | None, recordings: Sequence[Recording]) -> None:
-        self._given, self._siblings = given, Siblings()
-        distinct = {each.path.absolute().with_suffix(""): each for each in recordings}.values()
-        self._own = Counter(each.name for each in recordings)
-        self._names = Counter(each.name.parent / each.path.stem for each in distinct)
-        self._stems = Counter(each.path.stem for each in distinct)
-        self._spellings = defaultdict[str, list[str]](list)
-        for stem in self._stems:
-            self._spellings[nfc(stem).lower()].append(stem)
 
-    def of(self, recording: Recording) -> Path:
-        """Return the TextGrid of a recording."""
-        path, given, name = recording.path, self._given, recording.name
-        if not os.path.exists(path):
-            raise InputError(f"{path}: no such file", "check the path")
-        if given is not None and not given.is_dir():
-            return given
-        own = (given / name.parent if given else path.parent) / f"{name.name}.TextGrid"
-        if name.name != path.stem and self._own[name] == 1 and os.path.exists(own):
-            return own
-        places, others = [(path, 1)], None  # with the number of recordings that may mean what lies there
-        if given is not None:
-            below, others = name.parent / path.stem, self._spellings[nfc(path.stem).lower()]
-            places = [
-                (given / name.parent / path.name, self._names[below]),
-                (given / path.name, self._stems[path.stem]),
-            ]
-        for place, count in places:
-            if (found := self._siblings.find(place, (".textgrid",), others)) is not None:
-                if count > 1:
-                    fix = "name the folder above the recordings, and put TextGrids in folders like theirs"
-                    raise InputError(f"{path}: {count} recordings have the name of {found}", fix)
-                return found
-        raise self._missing(recording)
+def _missing(recording: Recording, given: Path | None) -> InputError:
+    where = f"beside {recording.path.name}" if given is None else f"in {given}"
+    fix = "make one with speechctc align, or name the folder above, whose structure is kept"
+    return InputError(f"{recording.path}: no .TextGrid file of its name {where}", fix)
 
-    @cached_property
-    def _has_grids(self) -> bool:
-        """Return whether the folder of TextGrids that was given has some."""
-        return self._given is not None and any(each.suffix.lower() == ".textgrid" for each in self._given.iterdir())
 
-    def _missing(self, recording: Recording) -> InputError:
-        """Return the error for a recording without a TextGrid."""
-        path, given, name = recording.path, self._given, recording.name.name
-        where = f"beside {path.name}" if given is None else f"in {given}"
-        known = "of its name" if name in (path.name, path.stem) else f"named {name} or {path.stem}"
-        parent = path.parent.name
-        below = given is not None and parent != "" and (given / parent).is_dir()
-        fix = "make one with speechctc align"
-        if self._has_grids:
-            fix = "if those there have the ids of a table, measure that table; else " + fix
-        what = f"{path}: no .TextGrid file {known} {where}"
-        return InputError(what, f"{fix}, or name the folder above {path.parent}" if below else fix)
+def _shared(recording: Recording, file: Path) -> InputError:
+    fix = "name the folder above the recordings, and put TextGrids in folders like theirs"
+    return InputError(f"{recording.path}: other recordings have the name of {file}, too", fix)
 
 
 def _labels(path: Path, tier: str, words: str) -> Labels:
@@ -312,12 +282,16 @@ def _optional(tiers: Sequence[Tier], path: Path, name: str) -> Tier | None:
     return choose_tier(tiers, path, name) if there else None
 
 
-def _job(
-    recording: Recording, labelled: _TextGrids, choice: Choice
-) -> tuple[Path, tuple[Labels | InputError, int | None]]:
+def _job(recording: Recording, grid: Path | InputError, choice: Choice) -> Job:
     """Return a recording, its labels or the error that says why there are none, and the channel to read."""
-    labels = attempt(lambda it: _labels(labelled.of(it), choice.tier, choice.words), recording)
-    return recording.path, (labels, recording.channel or choice.channel)
+
+    def read(path: Path) -> Labels:
+        sound_file.info(path)  # what is wrong with the recording comes first
+        if isinstance(grid, InputError):
+            raise grid
+        return _labels(grid, choice.tier, choice.words)
+
+    return recording.path, (attempt(read, recording.path), recording.channel or choice.channel)
 
 
 def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, int | None]) -> list[Row]:
@@ -405,11 +379,11 @@ class Praat:
                 None,
                 settings.number_of_formants,
                 settings.maximum_formant,
-                settings.window_length,
-                settings.pre_emphasis,
+                WINDOW_SECONDS,
+                PRE_EMPHASIS_HZ,
             )
             self._pitch = sound.to_pitch(None, settings.pitch_floor, settings.pitch_ceiling)
-            self._intensity = sound.to_intensity(settings.intensity_pitch, None, True)
+            self._intensity = sound.to_intensity(INTENSITY_PITCH_HZ, None, True)
         except parselmouth.PraatError as error:
             raise InputError(f"{path}: Praat: {' '.join(str(error).split())}", "measure longer recordings") from None
         self._call: Any = parselmouth.praat.call
