@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from speechctc import __version__
-from speechctc.cli import lm, recognition, scoring, training
+from speechctc.cli import recognition, scoring, training
 from speechctc.cli.options import drop_output, say, write_utf8
 from speechctc.core.errors import InputError, no_torch, of_disk
 from speechctc.core.parallel import BLAS_THREADS
@@ -54,7 +54,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)
-app.add_typer(lm.lm_app, name="lm")
+app.add_typer(training.lm_app, name="lm")
 
 
 def _print_version(is_asked: bool) -> None:
@@ -94,17 +94,6 @@ def _check_folder() -> None:
         raise InputError("the working directory is gone", "change to a folder that is there: cd") from None
 
 
-def _check_order(arguments: list[str]) -> None:
-    """Raise an `InputError` if an option stands before the command."""
-    first = next(iter(arguments), "")
-    places = [place for place, each in enumerate(arguments) if each == "lm" or each in COMMANDS]
-    words = arguments[places[0] : places[0] + 1 + (arguments[places[0]] == "lm")] if places else []
-    if words and first.startswith("-") and first not in ("--version", "--help"):
-        option = first.partition("=")[0]
-        right = " ".join(["speechctc", *(word for word in words if not word.startswith("-")), option])
-        raise InputError(f"{option} stands before the command", f"options come after it: {right}")
-
-
 def _check_empty(arguments: list[str]) -> None:
     """Raise an `InputError` if a value is empty: a path that is empty would be the working directory."""
     for before, each in pairwise(["", *arguments]):
@@ -121,7 +110,6 @@ def main() -> None:
     try:
         write_utf8()
         _check_folder()
-        _check_order(sys.argv[1:])
         _check_empty(sys.argv[1:])
         app(prog_name="speechctc")
     except SystemExit as end:

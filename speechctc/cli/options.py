@@ -127,6 +127,8 @@ Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=
     "Let the workers of a Dask cluster work on the recordings; its scheduler: tcp://HOST:8786.")]
 ConfigName = Annotated[str, Option("--config", help=
     "A YAML file, or the name of a config of the package: demo, finetune.")]
+ConfigOut = Annotated[Path | None, Option("--out", metavar="CONFIG", help=
+    "The config to write. Default: named after the folder.")]
 CorpusConfig = Annotated[str | None, Option("--config", metavar="CONFIG", help=
     "A config; the labels and the phone set are those of its corpus.")]
 Dictionary = Annotated[Path | None, Option("--dictionary", metavar="FILE", help=
@@ -163,6 +165,8 @@ Overwrite = Annotated[bool, Option("--overwrite", help=
     "are as speechctc wrote them are always replaced.")]
 PhonesOf = Annotated[str | None, Option("--language", metavar="CODE", help=
     "Recognise only the phones of this language in eSpeak NG: a code (pl) or a name (Polish).")]
+UnseenSplit = Annotated[Split, Option("--split", help=
+    "The split to learn from; the model must not be trained on it.")]
 WordLanguage = Annotated[str | None, Option("--language", metavar="CODE", help=
     "The language of eSpeak NG that words are read in, such as en-us; with --dictionary, words that it lacks.")]
 Settings = Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...", help=

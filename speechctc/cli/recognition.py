@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.align import Placing
     from speechctc.stages.by_speaker import SpeakerPages
-    from speechctc.stages.decode import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,28 +81,24 @@ def decode_command(given: Decode) -> None:
     """
     if not given.audio:
         raise InputError("no recordings are named", "name sound files or folders; see speechctc decode --help")
-    _check(given, given.audio)
+    _check(given, "-" in map(str, given.audio))
     if status := _decode(given, given.audio):
         raise typer.Exit(status)
 
 
-def _check(given: Decode, audio: list[Path]) -> None:
+def _check(given: Decode, is_stdin: bool) -> None:
     """Check that the options fit together."""
-    cluster = given.cluster
-    if "-" in map(str, audio) and len(audio) > 1:
+    if is_stdin and len(given.audio or ()) > 1:
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
-    if (given.raw or given.live) and str(audio[0]) != "-":
+    if (given.raw or given.live) and not is_stdin:
         raise InputError(f"--{'raw' if given.raw else 'live'} is for standard input", "name - instead of a file")
-    if cluster and (given.inventory or given.language):
+    if given.cluster and (given.inventory or given.language):
         raise InputError("--cluster decodes with all phones of the model", "leave out --cluster, or what names phones")
     if given.textgrids and not given.tier:
         raise InputError("--textgrids has intervals of a tier, and none is named", "give --tier NAME too")
-    if given.tier and (cluster or str(audio[0]) == "-"):
-        raise InputError("--tier decodes files here, without --cluster", "leave one of the two out")
-    if given.folder_cmn and (cluster or given.tier or str(audio[0]) == "-"):
-        raise InputError("--folder-cmn decodes whole files here, without --cluster and --tier", "leave it out")
-    if cluster and str(audio[0]) == "-":
-        raise InputError("--cluster decodes files", "leave it out, or name files")
+    ways = {"--cluster": given.cluster, "--tier": given.tier, "--folder-cmn": given.folder_cmn, "-": is_stdin}
+    if len(named := [way for way, value in ways.items() if value]) > 1:
+        raise InputError(f"{named[0]} and {named[1]} do not go together", "leave one of the two out")
 
 
 def _decode(given: Decode, audio: list[Path]) -> int:
@@ -118,11 +114,12 @@ def _decode(given: Decode, audio: list[Path]) -> int:
         check_some(audio)
     options = _output(given)
     work = Work(given.jobs, given.alternatives, given.channel, given.live, given.raw, given.folder_cmn)
+    place, device = _suited(given.model, given.language, LISTED), opt.Device.cpu if given.cluster else given.device
     choice = opt.ModelChoice(
-        place=_suited(given.model, given.language, LISTED),
-        device=opt.Device.cpu if given.cluster else given.device,
-        lms=given.lm or (),
-        lm_weight=given.lm_weight,
+        place,
+        device,
+        given.lm or (),
+        given.lm_weight,
         beam=given.beam,
         min_modulation_db=given.min_modulation_db,
         inventory=given.inventory,
@@ -130,22 +127,14 @@ def _decode(given: Decode, audio: list[Path]) -> int:
     )
     recogniser = opt.load_decoder(choice)
     options = _with_symbols(options, recogniser, given.symbols)
-    doubtful = not given.lm and recogniser.folder == BUILT_IN
-    doubt = Doubt(recogniser) if doubtful else None
-    return decode(recogniser, audio, options, new_reporter(), work, doubt, _source(given))
+    doubt = Doubt(recogniser) if not given.lm and recogniser.folder == BUILT_IN else None
+    source = None
+    if given.tier or given.cluster:
+        from speechctc.stages.decode_sources import inside, on_workers  # late: few use them
 
-
-def _source(given: Decode) -> Source | None:
-    """Return where results come from, if not from this machine's threads."""
-    if given.tier:
-        from speechctc.stages.decode_sources import Tier
-
-        return Tier(given.tier, given.textgrids)
-    if given.cluster:
-        from speechctc.stages.decode_sources import Cluster
-
-        return Cluster(given.cluster)
-    return None
+        tier, cluster = given.tier, given.cluster or ""
+        source = partial(inside, tier, given.textgrids) if tier else partial(on_workers, cluster)
+    return decode(recogniser, audio, options, new_reporter(), work, doubt, source)
 
 
 def _output(given: Decode | Transcribed, scored: bool = False) -> OutputOptions:

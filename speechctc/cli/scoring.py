@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -55,22 +55,13 @@ def evaluate_command(given: Evaluate) -> None:
 
     page = given.report / FILE if given.report else None
     check_places(given.overwrite, given.json_file, page)
-    recogniser = opt.load_recogniser(
-        opt.ModelChoice(
-            given.model,
-            opt.Device.auto,
-            given.lm or (),
-            given.lm_weight,
-            given.beam,
-            or_bundled=False,
-            inventory=given.inventory,
-            language=given.language,
-        )
-    )
+    choice = opt.ModelChoice(given.model, opt.Device.auto, given.lm or (), given.lm_weight, given.beam)
+    choice = replace(choice, or_bundled=False, inventory=given.inventory, language=given.language)
+    recogniser = opt.load_recogniser(choice)
     scored, result = score(recogniser, given.split.value, given.settings or (), new_reporter(), given.symbols)
     show_scores(result.to_text(), result.to_dict(), given.json_file, given.overwrite)
     if page:
-        html = write_report(scored, result, recogniser, recogniser.about, given.examples, new_reporter())
+        html = write_report(scored, result, recogniser, given.examples, new_reporter())
         write_page(page, html, given.overwrite)
 
 
@@ -90,33 +81,33 @@ def compare_command(
     system, with mean and standard deviation. KEY=VALUE replaces a setting of all models.
     """
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.stages.evaluate import check_distinct, compare, short_names
+    from speechctc.stages.evaluate import check_distinct, compare
 
     check_places(overwrite, json_file)
     settings = [str(run) for run in runs if "=" in str(run) and not run.exists()]
     folders = [run for run in runs if str(run) not in settings]
     places = [opt.find_model(folder) for folder in folders]
     check_distinct(folders, places)
-    models = [Recogniser.load(place, device.value) for place in places]
-    result = compare([*zip(short_names(folders), models, strict=True)], split.value, settings, new_reporter())
+    models = [
+        (str(folder), Recogniser.load(place, device.value)) for folder, place in zip(folders, places, strict=True)
+    ]
+    result = compare(models, split.value, settings, new_reporter())
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
+
+
+# fmt: off
+Ratings = Annotated[Path | None, Option("--ratings", metavar="TABLE", help=
+    "Learn only raters' scores of phones, from a table with the columns file (JSON that score-phones wrote), phone "
+    "(its number in the file, from 1) and rating. score-phones then predicts ratings, in JSON.")]
+# fmt: on
 
 
 def calibrate_command(
     settings: opt.Settings = None,
     model: opt.Model = None,
-    split: Annotated[
-        opt.Split, Option(help="The split to calibrate on; the model must not be trained on it.")
-    ] = opt.Split.dev,
+    split: opt.UnseenSplit = opt.Split.dev,
     device: opt.OnDevice = opt.Device.auto,
-    ratings: Annotated[
-        Path | None,
-        Option(
-            metavar="TABLE",
-            help="Learn only raters' scores of phones, from a table with the columns file (JSON that score-phones "
-            "wrote), phone (its number in the file, from 1) and rating. score-phones then predicts ratings, in JSON.",
-        ),
-    ] = None,
+    ratings: Ratings = None,
 ) -> None:
     """Make the confidences of a model probabilities.
 
@@ -137,9 +128,7 @@ def train_boundaries_command(
     settings: opt.Settings = None,
     model: opt.Model = None,
     minutes: Annotated[float, Option(metavar="N", min=0.1, help="Train on at most N minutes of speech.")] = 40.0,
-    fresh: Annotated[
-        bool, Option("--fresh", help="Start from random weights, not from the model's boundary model.")
-    ] = False,
+    fresh: Annotated[bool, Option("--fresh", help="Start from random weights, not the model's boundaries.")] = False,
 ) -> None:
     """Teach a model where phones begin and end.
 
@@ -154,9 +143,7 @@ def train_boundaries_command(
 
 def score_boundaries_command(
     reference: Annotated[Path, Argument(help="A TextGrid or .PHN file, or a folder of them.")],
-    hypothesis: Annotated[
-        Path, Argument(help="A file, or a folder with files of the same names, to compare with the reference.")
-    ],
+    hypothesis: Annotated[Path, Argument(help="A file, or a folder with files of the same names, to compare.")],
     tier: Annotated[str, Option(metavar="NAME", help="The tier of the TextGrids to compare.")] = "phones",
     json_file: opt.JsonFile = None,
     overwrite: opt.Overwrite = False,
@@ -172,13 +159,16 @@ def score_boundaries_command(
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
 
 
+# fmt: off
+Findings = Annotated[Path | None, Option("--json", metavar="FILE", help=
+    "Also write the findings to this JSON file; -: print only JSON.")]
+# fmt: on
+
+
 def doctor_command(
     settings: opt.Settings = None,
     config: Annotated[str | None, Option(help="The config whose corpus to examine. Default: only the machine.")] = None,
-    json_file: Annotated[
-        Path | None,
-        Option("--json", metavar="FILE", help="Also write the findings to this JSON file; -: print only JSON."),
-    ] = None,
+    json_file: Findings = None,
     overwrite: opt.Overwrite = False,
 ) -> None:
     """Examine a corpus and the machine before long work. Nothing is changed.
@@ -263,18 +253,16 @@ def measure_command(given: Measure) -> None:
 
     check_some(given.audio)
     form = image_format(given.picture) if given.picture else ""
-    if given.out and not given.out.endswith("/") and Path(given.out).suffix.lower() not in (".csv", ".txt", ""):
-        raise InputError(f"{given.out}: the table is text in CSV, which this name does not say", "name a file .csv")
     _, file, folder = choose_output(None, given.out)
     if file is not None:
         refuse_input(file, given.audio)
+        if file.suffix.lower() not in (".csv", ".txt"):
+            raise InputError(f"{file}: the table is text in CSV, which this name does not say", "name a file .csv")
     if given.picture and given.skip_existing:
         raise InputError("--plot draws all that is measured, and --skip-existing skips some", "leave one of them out")
     check_places(given.overwrite, given.picture)
     if given.pitch_floor >= given.pitch_ceiling:
-        raise InputError(
-            f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling {given.pitch_ceiling:g}", "lower it"
-        )
+        raise InputError(f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling", "lower it")
     settings = PraatSettings(given.maximum_formant, given.number_of_formants, given.pitch_floor, given.pitch_ceiling)
     choice = Choice(given.textgrids, given.tier, given.words, given.channel, settings, given.cluster)
     options, summary = OutputOptions("csv", file, folder, given.overwrite, given.skip_existing), Summary(bool(form))
@@ -291,9 +279,7 @@ def measure_command(given: Measure) -> None:
 
 
 def mark_checked_command(
-    drafts: Annotated[
-        list[Path], Argument(help="TextGrids and files of ELAN that decode wrote and you checked, or folders of them.")
-    ],
+    drafts: Annotated[list[Path], Argument(help="TextGrids and files of ELAN that you checked, or folders of them.")],
 ) -> None:
     """Say that drafts of decode are right as they are.
 
@@ -349,33 +335,32 @@ def check_labels_command(given: CheckLabels) -> None:
     """
     from speechctc.stages.check_labels import check_labels, suspects_page
 
-    page = given.report / "suspects.html" if given.report else None
+    page, reporter = given.report / "suspects.html" if given.report else None, new_reporter()
     check_places(given.overwrite, given.out, page)
     loaded = opt.load_config(given.config, given.settings)
     model = given.model or (loaded.run if (loaded.run / "best").is_dir() else None)
     recogniser = opt.load_recogniser(opt.ModelChoice(model, given.device))
     chosen = [split.value for split in given.splits or opt.Split]
-    checked = check_labels(recogniser, loaded, chosen, new_reporter())
+    checked = check_labels(recogniser, loaded, chosen, reporter)
     show(checked.to_text())
     write_page(given.out, checked.to_tsv(), given.overwrite)
     if page:
-        write_page(
-            page, suspects_page(checked, recogniser, recogniser.about, given.examples, new_reporter()), given.overwrite
-        )
+        write_page(page, suspects_page(checked, recogniser, given.examples, reporter), given.overwrite)
+
+
+# fmt: off
+Looked = Annotated[Path | None, Option("--audio", metavar="FILE", help=
+    "A recording to look at; of a longer one, the first 20 s.")]
+Saliency = Annotated[str | None, Option("--phone", metavar="PHONE", help=
+    "Draw what matters for this phone. Default: the clearest one.")]
+# fmt: on
 
 
 def inspect_command(
     model: opt.ModelOrBundled = None,
-    audio: Annotated[
-        Path | None, Option(metavar="FILE", help="A recording to look at; of a longer one, the first 20 s.")
-    ] = None,
-    layer: Annotated[
-        str | None,
-        Option(metavar="NAME", help="The layer whose maps and units to draw: conv1, dense2. Default: conv1."),
-    ] = None,
-    phone: Annotated[
-        str | None, Option(metavar="PHONE", help="Draw what matters for this phone. Default: the clearest one.")
-    ] = None,
+    audio: Looked = None,
+    layer: Annotated[str, Option(metavar="NAME", help="The layer whose maps and units to draw: dense2.")] = "conv1",
+    phone: Saliency = None,
     out: Annotated[Path, Option(metavar="DIR", help="The folder to write.")] = Path("inside"),
     channel: opt.Channel = None,
     overwrite: opt.Overwrite = False,

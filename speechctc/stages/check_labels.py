@@ -282,13 +282,13 @@ def _suspect(recogniser: Recogniser, split: str, utterance: Utterance) -> Suspec
     return Suspect(utterance, split, doubt(logits, labels, classes), heard, seconds)
 
 
-def suspects_page(checked: Checked, recogniser: Recogniser, model: str, most: int, reporter: Reporter) -> str:
-    """Return a page with the `most` doubtful utterances, as HTML; `model` describes the model in a line."""
+def suspects_page(checked: Checked, recogniser: Recogniser, most: int, reporter: Reporter) -> str:
+    """Return a page with the `most` doubtful utterances, as HTML."""
     chosen = [suspect for suspect in checked.suspects if suspect.doubt.places][:most]
     tracked = enumerate(reporter.track("writing the page", chosen, len(chosen)))
     shown = [(suspect, _timeline(f"s{number}", suspect, recogniser)) for number, suspect in tracked]
-    values = {"suspects": shown, "model": model, "checked": len(checked.suspects), "clear": CLEAR, "infinity": math.inf}
-    values["studio_command"] = studio_command
+    values = {"suspects": shown, "model": recogniser.about, "checked": len(checked.suspects), "clear": CLEAR}
+    values |= {"infinity": math.inf, "studio_command": studio_command}
     return render_page("suspects.html", "Doubtful labels", values, [timeline.STYLE], [timeline.SCRIPT])
 
 

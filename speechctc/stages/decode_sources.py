@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -33,29 +33,23 @@ from speechctc.inference.result import Recognition
 Results = AbstractContextManager[Iterator[Recognition | InputError]]
 
 
-@dataclass(frozen=True)
-class Tier:
-    """A tier of TextGrids or files of ELAN: its name, and where the files are; None: beside the recordings."""
+def inside(
+    tier: str, place: Path | None, recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter
+) -> Results:
+    """Offer the phones inside the labelled intervals of a tier of TextGrids or files of ELAN.
 
-    name: str
-    place: Path | None = None
-
-    def __call__(self, recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter) -> Results:
-        """Offer the phones inside the tier's intervals of each recording."""
-        there = self.read(recordings, reporter)
-        return nullcontext(map_in_threads(partial(_inside, recogniser, work, self.name), there, work.jobs))
-
-    def read(self, recordings: Sequence[Recording], reporter: Reporter) -> list[Task]:
-        """Return the labelled intervals of the tier for each recording, or the error that says why there are none."""
-        choice = TranscriptOptions(self.name, limits=True)
-        if self.place and not self.place.is_dir():
-            if len(recordings) > 1:
-                raise InputError(f"{self.place} is of one recording, and {len(recordings)} are named", "name a folder")
-            found: Sequence[TranscriptOrError] = [read_transcript(self.place, recordings[0].path, choice)]
-        else:
-            found = read_in(self.place, recordings, choice) if self.place else read_sidecars(recordings, choice)
-        reporter.warn(*dict.fromkeys(each.note for each in found if isinstance(each, Transcript) and each.note))
-        return [Task(*pair) for pair in zip(recordings, found, strict=True)]
+    `place` is the folder of these, or the file of a single recording; None: they are beside the recordings.
+    """
+    choice = TranscriptOptions(tier, limits=True)
+    if place and not place.is_dir():
+        if len(recordings) > 1:
+            raise InputError(f"{place} is of one recording, and {len(recordings)} are named", "name a folder")
+        found: Sequence[TranscriptOrError] = [read_transcript(place, recordings[0].path, choice)]
+    else:
+        found = read_in(place, recordings, choice) if place else read_sidecars(recordings, choice)
+    reporter.warn(*dict.fromkeys(each.note for each in found if isinstance(each, Transcript) and each.note))
+    there = map(Task, recordings, found)
+    return nullcontext(map_in_threads(partial(_inside, recogniser, work, tier), there, work.jobs))
 
 
 def _inside(recogniser: Decoder, work: Work, tier: str, task: Task) -> Recognition:
@@ -67,23 +61,13 @@ def _inside(recogniser: Decoder, work: Work, tier: str, task: Task) -> Recogniti
     return replace(recogniser.decode_inside(path, intervals, work.alternatives, channel), tier=tier)
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """The workers of a Dask cluster, by the address of its scheduler: ``tcp://host:8786``."""
-
-    address: str
-
-    def __call__(self, recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter) -> Results:
-        """Offer the phones of each recording; see `decoded_on`."""
-        paths = [recording.path for recording in recordings]
-        return decoded_on(self.address, recogniser, paths, work.alternatives, work.channel)
-
-
-def decoded_on(
-    address: str, recogniser: Decoder, paths: Sequence[Path], alternatives: int = 0, channel: int | None = None
+def on_workers(
+    address: str, recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter
 ) -> Results:
-    """Offer the phones of each recording, as `worked_on` does; `alternatives` and `channel` as for `decode`."""
-    return worked_on(address, partial(_decode, alternatives, channel), recogniser, ((path, path) for path in paths))
+    """Offer the phones of each recording from the workers of a Dask cluster, as `worked_on` does."""
+    paths = [recording.path for recording in recordings]
+    way = partial(_decode, work.alternatives, work.channel)
+    return worked_on(address, way, recogniser, zip(paths, paths, strict=True))
 
 
 def versions() -> dict[str, str]:

@@ -377,9 +377,3 @@ def check_distinct(given: Sequence[Path], found: Sequence[Path]) -> None:
     for name, folder in zip(given, found, strict=True):
         if (before := first.setdefault(folder.resolve(), name)) is not name:
             raise InputError(f"{before} and {name} are the same model", "name each model once")
-
-
-def short_names(folders: Sequence[Path]) -> list[str]:
-    """Return names that tell the folders apart: their last parts, or the whole paths where these are equal."""
-    last = [folder.name for folder in folders]
-    return last if len(set(last)) == len(last) else [str(folder) for folder in folders]

@@ -47,7 +47,7 @@ Key = TypeVar("Key", bound=tuple[str, ...])
 
 
 def write_report(
-    scored: ScoredSplit, evaluation: Evaluation, recogniser: Recogniser, model: str, examples: int, reporter: Reporter
+    scored: ScoredSplit, evaluation: Evaluation, recogniser: Recogniser, examples: int, reporter: Reporter
 ) -> str:
     """Return the page as HTML.
 
@@ -59,8 +59,6 @@ def write_report(
         Its scores.
     recogniser : Recogniser
         The model that decoded it; it also places references in time that have no times.
-    model : str
-        The model, in words.
     examples : int
         How many of the worst, of the typical and of the best utterances to show with their sound.
     reporter : Reporter
@@ -70,7 +68,7 @@ def write_report(
     ranked = sorted(scored.results, key=lambda result: (-result.counts.per, result.utterance.id))
     shown = _examples(scored, recogniser, examples, reporter)
     values: dict[str, Any] = {
-        "model": model,
+        "model": recogniser.about,
         "evaluation": evaluation,
         "groups": groups(scored),
         "matrix": confusion_matrix(counts),
@@ -94,8 +92,9 @@ def _examples(scored: ScoredSplit, recogniser: Recogniser, most: int, reporter: 
     """Return the utterances to show, by the reason to show them."""
     chosen = choose(scored, most)
     shown: dict[str, list[Example]] = {reason: [] for reason in chosen}
-    drawn = ((reason, each) for reason in chosen for each in show(chosen[reason], recogniser, scored.folding))
-    for reason, example in reporter.track("drawing", drawn, sum(map(len, chosen.values()))):
+    pairs = [(reason, result) for reason, results in chosen.items() for result in results]
+    drawn = map_in_threads(lambda pair: show(pair[1], recogniser, scored.folding), pairs)
+    for (reason, _), example in reporter.track("drawing", zip(pairs, drawn, strict=True), len(pairs)):
         if isinstance(example, InputError):
             reporter.warn(str(example))
         else:
@@ -105,13 +104,9 @@ def _examples(scored: ScoredSplit, recogniser: Recogniser, most: int, reporter: 
 
 def marked(result: ScoredUtterance, scored: ScoredSplit) -> list[tuple[str, str, str]]:
     """Return the alignment of an utterance: the kind of each edit, the labelled phone and the recognised one."""
-    ours, theirs = result.utterance.phones, result.phones
-
-    def both(edit: Edit) -> tuple[str, str, str]:
-        first = ours[edit.reference] if edit.reference is not None else ""
-        return edit.kind, first, theirs[edit.hypothesis] if edit.hypothesis is not None else ""
-
-    return [both(edit) for edit in align(ours, theirs, scored.folding)]
+    ours, theirs = ({None: "", **dict(enumerate(side))} for side in (result.utterance.phones, result.phones))
+    edits = align(result.utterance.phones, result.phones, scored.folding)
+    return [(edit.kind, ours[edit.reference], theirs[edit.hypothesis]) for edit in edits]
 
 
 class Example(NamedTuple):
@@ -147,14 +142,8 @@ def choose(scored: ScoredSplit, most: int) -> dict[str, list[ScoredUtterance]]:
     return {"worst": worst, "typical": typical, "best": best}
 
 
-def show(
-    results: Sequence[ScoredUtterance], recogniser: Recogniser, folding: Folding
-) -> Iterator[Example | InputError]:
-    """Yield each utterance with its sound and its picture, or the error that says why it cannot be shown."""
-    return map_in_threads(lambda result: _example(result, recogniser, folding), results)
-
-
-def _example(result: ScoredUtterance, recogniser: Recogniser, folding: Folding) -> Example:
+def show(result: ScoredUtterance, recogniser: Recogniser, folding: Folding) -> Example:
+    """Return an utterance with its sound and its picture."""
     utterance = result.utterance
     samples, _ = sound_file.read(utterance.audio, PAGE_RATE, utterance.channel, utterance.stretch)
     times = times_of_labels(utterance, recogniser)
@@ -269,6 +258,17 @@ def _most(counts: Counter[Key]) -> list[tuple[Key, int]]:
 BINS = 10
 
 
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """The phones whose confidence is in a range: their number, mean confidence, and the share that is right."""
+
+    low: float
+    high: float
+    count: int
+    confidence: float
+    right: float
+
+
 class Matrix(NamedTuple):
     """Counts of pairs, in an order of rows, which are of the reference, and columns, of what was recognised."""
 
@@ -279,17 +279,6 @@ class Matrix(NamedTuple):
     def total(self, row: str) -> int:
         """Return the sum of a row."""
         return sum(self.counts[row, column] for column in self.columns)
-
-
-@dataclass(frozen=True)
-class ReliabilityBin:
-    """The phones whose confidence is in a range: their number, mean confidence, and the share that is right."""
-
-    low: float
-    high: float
-    count: int
-    confidence: float
-    right: float
 
 
 def reliability_bins(confidences: NDArray[np.float64], right: NDArray[np.float64]) -> list[ReliabilityBin]:

@@ -84,15 +84,6 @@ def test_evaluate_writes_the_score_with_its_protocol(speechctc: Command, there: 
     assert "none folded" in score["protocol"] and f"PER on test: {score['per']:.2f} %" in done.out
 
 
-def test_an_option_before_the_command_is_told_its_place(speechctc: Command) -> None:
-    for option in ("--model", "--model=ipa"):
-        said = one_line_error(speechctc(option, "ipa", "decode", "a.wav"))
-        assert "--model stands before the command; options come after it: speechctc decode --model" in said
-    for words, right in ((("lm", "train"), "lm train"), (("lm",), "lm"), (("lm", "--out", "x"), "lm")):
-        said = one_line_error(speechctc("--kind", "lstm", *words))
-        assert said.endswith(f"options come after it: speechctc {right} --kind"), said
-
-
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [

@@ -99,7 +99,7 @@ def test_inside_the_intervals_of_a_tier_which_is_kept(speechctc: Command, here: 
         (("--tier", "turns", "--textgrids", "late.TextGrid"), "an interval ends at 9.00 s, after the recording"),
         (("--tier", "x", "--textgrids", "late.TextGrid"), "no tier 'x', only 'turns'"),
         (("--textgrids", "late.TextGrid"), "give --tier NAME too"),
-        (("--tier", "turns", "--cluster", "here"), "without --cluster"),
+        (("--tier", "turns", "--cluster", "here"), "--cluster and --tier do not go together"),
     ],
 )
 def test_tiers_that_do_not_fit_are_told(speechctc: Command, here: Path, given: tuple[str, ...], message: str) -> None:

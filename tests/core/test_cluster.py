@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import speechctc
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.recordings import Recording
 from speechctc.config.load import load_config
 from speechctc.core import cluster
 from speechctc.core.cluster import on_cluster
@@ -21,10 +23,10 @@ from speechctc.core.errors import InputError
 from speechctc.core.parallel import WorkFailed
 from speechctc.core.progress import Advance
 from speechctc.corpora.corpus import Utterance
-from speechctc.inference.output import OutputOptions
+from speechctc.inference.output import OutputOptions, Work
 from speechctc.stages import extract as extract_stage
 from speechctc.stages.decode import decode
-from speechctc.stages.decode_sources import Cluster, decoded_on
+from speechctc.stages.decode_sources import on_workers
 from speechctc.stages.extract import Job, extract, extracted
 from tests.command import run_command
 from tests.forked import Forked
@@ -177,13 +179,14 @@ def test_a_cluster_finds_the_same_phones_though_a_worker_is_killed(
     recogniser = speechctc.load(tiny_model, device="cpu")
     options = OutputOptions("json", None, Path("there"))
     reporter = KillsOne(5, victim.kill)
-    assert decode(recogniser, [Path("corpus")], options, reporter, source=Cluster(address)) == 1
+    assert decode(recogniser, [Path("corpus")], options, reporter, source=partial(on_workers, address)) == 1
     assert victim.wait(600) != 0
     assert decode(recogniser, [Path("corpus")], replace(options, folder=Path("alone")), Recorder()) == 1
     assert len(features(Path("there"))) > 20 and features(Path("there")) == features(Path("alone"))
-    Path("corpus/audio/0-003.wav").unlink()
+    lost = Path("corpus/audio/0-003.wav")
+    lost.unlink()
     with pytest.raises(InputError, match="0-003.wav: not on the worker"):
-        with decoded_on(address, recogniser, [Path("corpus/audio/0-003.wav")]) as results:
+        with on_workers(address, recogniser, [Recording(lost, lost)], Work(), Recorder()) as results:
             next(results)
 
 

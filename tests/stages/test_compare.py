@@ -12,7 +12,7 @@ import pytest
 from speechctc.config.load import override, parse_config
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
-from speechctc.stages.evaluate import compare, short_names
+from speechctc.stages.evaluate import compare
 from tests.command import Command, one_line_error
 from tests.train_helpers import Recorder
 
@@ -95,8 +95,3 @@ def test_models_are_compared_on_the_utterances_that_both_can_be_scored_on(tiny_m
     assert f"{24 - found.utterances} utterances are left out" in said and "(lacks)" in said and "high" in said
     with pytest.raises(InputError, match="different labels: those of .*; name for both how labels are read"):
         compare([("a", model), ("b", variant(tiny_model, "corpus.ignore=[high]"))], "test", [], Recorder())
-
-
-def test_names_tell_runs_apart() -> None:
-    assert short_names([Path("runs/a"), Path("runs/b")]) == ["a", "b"]
-    assert short_names([Path("x/best"), Path("y/best")]) == ["x/best", "y/best"]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.stages import report
@@ -33,7 +34,9 @@ def here(beside_latest: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tiny_model: Path) -> Recogniser:
-    return Recogniser.load(tiny_model, "cpu")
+    loaded = Recogniser.load(tiny_model, "cpu")
+    loaded.about = "A <i>model</i>"
+    return loaded
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +64,7 @@ def scored(model: Recogniser) -> ScoredSplit:
 def page(model: Recogniser, scored: ScoredSplit, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("report") / "report.html"
     evaluation = evaluation_of(scored, "test", model)
-    file.write_text(write_report(scored, evaluation, model, "A model", 2, Recorder()), encoding="utf-8")
+    file.write_text(write_report(scored, evaluation, model, 2, Recorder()), encoding="utf-8")
     return file
 
 
@@ -111,7 +114,7 @@ def test_confidences_in_bins() -> None:
 
 def test_the_page_has_the_scores_and_escapes_what_it_shows(page: Path, scored: ScoredSplit, model: Recogniser) -> None:
     html = page.read_text(encoding="utf-8")
-    assert f"{scored.counts.per:.1f} % PER" in html and "A model." in html
+    assert f"{scored.counts.per:.1f} % PER" in html and "A &lt;i&gt;model&lt;/i&gt;." in html
     assert len(re.findall(r"<audio ", html)) == 6 and len(html) < 500_000
     assert not re.search(r"(src|href)=\"(?!data:|#)", html)
     commands = re.findall(r'<code class="command">speechctc studio (.*?)</code>', html)
@@ -119,7 +122,7 @@ def test_the_page_has_the_scores_and_escapes_what_it_shows(page: Path, scored: S
         set(commands)
     )
     evaluation = evaluation_of(scored, "<b>test</b>", model)
-    nasty = write_report(scored, evaluation, model, "<i>model</i>", 0, Recorder())
+    nasty = write_report(scored, evaluation, model, 0, Recorder())
     assert "<b>" not in nasty and "<i>" not in nasty and "<audio" not in nasty
 
 
@@ -134,8 +137,9 @@ def test_references_without_times_are_aligned_and_recordings_that_are_gone_are_t
     monkeypatch.setattr("speechctc.pages.timeline.STRIP_WIDTH", 10_000)  # one piece
     good = scored.results[0]
     gone = good._replace(utterance=good.utterance.__class__("gone", tmp_path / "gone.wav", good.utterance.phones))
-    example, error = report.show([good, gone], model, scored.folding)
-    assert "gone.wav" in str(error) and isinstance(example, report.Example)
+    with pytest.raises(InputError, match="gone.wav"):
+        report.show(gone, model, scored.folding)
+    example = report.show(good, model, scored.folding)
     reference, recognised = example.timeline.strips[0].tiers
     assert [cell.label for cell in reference.cells] == list(good.utterance.phones)
     assert all(a.end <= b.start + 1e-6 for a, b in itertools.pairwise(reference.cells))
@@ -222,7 +226,7 @@ def test_the_report_of_the_bundled_model_on_real_speech(shared_data: Path, tmp_p
     table = tmp_path / "few.tsv"
     settings = ["corpus.kind=table", *(f"corpus.tables.{split}={table}" for split in ("train", "dev", "test"))]
     found, evaluation = score(model, "dev", settings, Recorder())
-    html = write_report(found, evaluation, model, "The bundled model", 1, Recorder())
+    html = write_report(found, evaluation, model, 1, Recorder())
     (tmp_path / "report.html").write_text(html, encoding="utf-8")
     assert "By sex" in html and html.count("<audio ") == 3
     with browser() as driver:
