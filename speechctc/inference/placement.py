@@ -17,7 +17,6 @@ from speechctc.core.errors import InputError
 from speechctc.ctc.graph import Band, GraphPath, graph_viterbi
 from speechctc.inference.transcript import (
     CompiledTranscript,
-    Costs,
     Fits,
     Item,
     Kind,
@@ -88,7 +87,6 @@ class Placement:
         The first frame in which the path is near the edge of its band; None: it is nowhere, or there is no band.
     is_exact : bool
         All states were looked at in all frames.
-    costs : Costs or None
     """
 
     score: float
@@ -98,7 +96,6 @@ class Placement:
     missing: tuple[tuple[int, int], ...]
     touched: int | None
     is_exact: bool
-    costs: Costs | None
 
 
 def place(
@@ -134,11 +131,11 @@ def place(
         As `compile_transcript`.
     """
     if not find_misfits:
-        return _place(compile_transcript(items, encode, posteriors.classes, None, silences), posteriors, None, watch)
+        return _place(compile_transcript(items, encode, posteriors.classes, None, silences), posteriors, watch)
     costs = costs_of_all_placed(sum(1 for _ in units_of(items)))
     compiled = compile_transcript(items, encode, posteriors.classes, costs, silences)
-    costs = learned_costs(fits(_place(compiled, posteriors, costs, watch)), compiled.units, step)
-    return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, costs, watch)
+    costs = learned_costs(fits(_place(compiled, posteriors, watch)), compiled.units, step)
+    return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, watch)
 
 
 def fits(placed: Placement) -> Fits:
@@ -160,13 +157,13 @@ def fits(placed: Placement) -> Fits:
     )
 
 
-def _place(compiled: CompiledTranscript, posteriors: Posteriors, costs: Costs | None, watch: Watch | None) -> Placement:
+def _place(compiled: CompiledTranscript, posteriors: Posteriors, watch: Watch | None) -> Placement:
     emissions = posteriors.with_any(PER_PHONE)
     states, frames = compiled.graph.states, posteriors.frames
     band = Band.full(frames, states)
     if band.cells <= EXACT_CELLS:
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
-        return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True, costs)
+        return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True)
     reach, further = REACH
     while True:
         band = anchored_band(compiled, posteriors, reach, further)
@@ -174,7 +171,7 @@ def _place(compiled: CompiledTranscript, posteriors: Posteriors, costs: Costs | 
         near = touches(path.states, band, states)
         reach, further = 2 * reach, 2 * further
         if (path.score > -np.inf and not len(near)) or 2 * band.cells > MAX_CELLS or reach > 2 * frames:
-            return _placement(compiled, posteriors, path, near, False, costs)
+            return _placement(compiled, posteriors, path, near, False)
 
 
 def _advance(watch: Watch | None, frames: int) -> Callable[[int], None] | None:
@@ -197,11 +194,10 @@ def _placement(
     path: GraphPath,
     touched: NDArray[np.int64],
     is_exact: bool,
-    costs: Costs | None,
 ) -> Placement:
     """Return what a path says."""
     if path.score == -np.inf:
-        return Placement(path.score, np.zeros(0, np.int64), (), (), (), None, is_exact, costs)
+        return Placement(path.score, np.zeros(0, np.int64), (), (), (), None, is_exact)
     kinds = compiled.kind[path.states]
     spoken = (kinds == Kind.phone) | (kinds == Kind.silence)
     classes = np.where(spoken, compiled.graph.column[path.states], BLANK).astype(np.int64)
@@ -214,7 +210,6 @@ def _placement(
         tuple(missing),
         int(touched[0]) if len(touched) else None,
         is_exact,
-        costs,
     )
 
 

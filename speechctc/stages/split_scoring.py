@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +28,9 @@ from speechctc.metrics.edits import right_phones
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.phones.articulation import match_phones
-from speechctc.phones.folding import STRIP, Folding, choose_folding, parse_folding
+from speechctc.phones.folding import Folding, choose_folding, parse_folding
 from speechctc.phones.inventory import SILENCES, Inventory, inventory_of
-from speechctc.phones.label_rules import KINDS, apply_marks, are_strings, kind_of, without_marks
+from speechctc.phones.label_rules import are_strings, without_marks
 from speechctc.phones.notations import choose_symbols
 
 HEARD = "corpus.uncorrected=false"
@@ -391,20 +390,9 @@ def in_notation_of(
         notes.append(f"labels of pauses are left out, because the model has none: {first_few(sorted(pauses))}")
     if lacking:
         share = 100 * sum(lacking.values()) / max(sum(counts.values()), 1)
-        notes.append(
-            f"labels of phones that the model does not have are errors ({share:.0f} % of all): {counted(lacking)}"
-            f"{_remedy(lacking, phones)}"
-        )
+        what = f"labels of phones that the model does not have are errors ({share:.0f} % of all)"
+        notes.append(f"{what}: {counted(lacking)}; score.fold can leave marks out")
     return tuple(_rewritten(each, written, pauses) for each in utterances), notes
-
-
-def _remedy(lacking: Iterable[str], phones: Sequence[str]) -> str:
-    """Return which marks to strip, to complete a sentence on labels of which some would then be phones of a model."""
-    plain = dict.fromkeys(KINDS, "strip")
-    curable = [label for label in lacking if set(apply_marks(label, plain)) <= set(phones)]
-    there = {kind_of(sign) for label in curable for sign in normalize("NFD", label)}
-    kinds = ",".join(kind for kind in KINDS if kind in there)
-    return f"; to compare them without marks: score.fold={STRIP}{kinds}" if kinds else ""
 
 
 def _rewritten(utterance: Utterance, written: Mapping[str, str], pauses: Container[str]) -> Utterance:

@@ -192,14 +192,6 @@ def test_a_model_that_training_replaced_meanwhile_is_not_calibrated(
     assert not Path("model/calibration.json").exists()
 
 
-def test_calibrating_on_too_little_is_refused(speechctc: Command, here: Path, tiny_model: Path) -> None:
-    shutil.copytree(tiny_model / "best", "model")
-    write_song(here / "a.wav", ["low"])
-    (here / "t.tsv").write_text("id\taudio\tphones\na\ta.wav\tlow\n")
-    done = speechctc("calibrate", "--model", "model", "corpus.tables.dev=t.tsv")
-    assert "calibration needs 50" in one_line_error(done) and not Path("model/calibration.json").exists()
-
-
 def test_boundaries_are_learned_from_times_and_scored(speechctc: Command, here: Path, tiny_model: Path) -> None:
     """The round trip: TextGrids are a corpus, its times calibrate the model, and its alignments score against them."""
     write_timed(here / "corpus", 12, wider=0.01)

@@ -54,14 +54,6 @@ def test_words_in_phones_out(speechctc: Command, here: Path) -> None:
     assert "misfits" not in entry
 
 
-def test_the_variant_that_was_said_is_found(speechctc: Command, here: Path) -> None:
-    write_words("a.wav", ["hum"])
-    write_song(here / "b.wav", "top mid low low high".split())
-    (here / "b.txt").write_text("drop scale")
-    done = speechctc("align", "b.wav", "--words", "b.txt", "--dictionary", "d.dict", "--format", "json")
-    assert done.status == 0 and json.loads(done.out)[0]["phones"] == "top mid low low high".split()
-
-
 @pytest.mark.parametrize(
     ("said", "given", "kind", "text"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -263,13 +262,11 @@ def test_phones_are_placed_by_the_model_and_scored_by_its_judge() -> None:
 
 def test_an_exported_model_keeps_its_judge_and_one_of_other_phones_is_refused(tmp_path: Path) -> None:
     export(MODELS["english"].folder, tmp_path / "out")
-    assert (tmp_path / "out" / JUDGE_FILE).read_bytes() == (MODELS["english"].folder / JUDGE_FILE).read_bytes()
     english = speechctc.load(tmp_path / "out", "cpu")
     assert english.judge == tmp_path / "out" / JUDGE_FILE
+    assert english.judge.read_bytes() == (MODELS["english"].folder / JUDGE_FILE).read_bytes()
     other = replace(english.inventory, phones=english.phones[:-1])
-    shutil.copy(english.judge, tmp_path / JUDGE_FILE)
-    with pytest.raises(InputError, match="not a net that scores phones of this model"):
-        load_judge(tmp_path / JUDGE_FILE, other)
-    (tmp_path / JUDGE_FILE).write_bytes(b"no tensors")
-    with pytest.raises(InputError, match="not a net that scores"):
-        load_judge(tmp_path / JUDGE_FILE, english.inventory)
+    (tmp_path / "damaged").write_bytes(b"no tensors")
+    for file, inventory in ((english.judge, other), (tmp_path / "damaged", english.inventory)):
+        with pytest.raises(InputError, match="not a net that scores phones of this model"):
+            load_judge(file, inventory)
