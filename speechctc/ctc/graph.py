@@ -193,7 +193,7 @@ def graph_viterbi(
             score = float(ends[-1])
             if score == -np.inf:
                 return GraphPath(states, score, np.zeros((0, 2), np.int64))
-        found, state = _compiled()[1](*graph, steps, start, band.low, state, states[start:stop])
+        found, state = _compiled()[1](graph, steps, start, band.low, state, states[start:stop])
         jumps += [(int(frame), int(arc)) for frame, arc in found]
         report(stop - start)
         stop = start
@@ -231,7 +231,7 @@ def _forward(
 ) -> Scores:
     """Return the scores after a block of frames; fill `steps`, shape (n, band.width), unless it is None."""
     steps = np.zeros((0, 0), np.uint8) if steps is None else steps
-    return _compiled()[0](*graph, np.ascontiguousarray(rows), start, *band, scores, steps)
+    return _compiled()[0](graph, np.ascontiguousarray(rows), start, band, scores, steps)
 
 
 @cache
@@ -239,8 +239,10 @@ def _compiled() -> tuple[Callable[..., Scores], Callable[..., tuple[NDArray[np.i
     return with_cache(numba.njit, _sweep, nogil=True), with_cache(numba.njit, _trace, nogil=True)
 
 
-def _sweep(column, first, source, weight, rows, start, low, high, scores, steps):  # type: ignore[no-untyped-def]
+def _sweep(graph, rows, start, band, scores, steps):  # type: ignore[no-untyped-def]
     """Advance the scores by the frames of a block."""
+    column, first, source, weight = graph
+    low, high = band
     states = len(column)
     before = scores.copy()
     now = np.full(states, -np.inf)
@@ -271,8 +273,9 @@ def _sweep(column, first, source, weight, rows, start, low, high, scores, steps)
     return before
 
 
-def _trace(column, first, source, weight, steps, start, low, state, states):  # type: ignore[no-untyped-def]
+def _trace(graph, steps, start, low, state, states):  # type: ignore[no-untyped-def]
     """Follow the path back through a block; return the jumps, last first, and the state before the block."""
+    column, first, source, _ = graph
     jumps: NDArray[np.int64] = np.zeros((len(steps) + 16, 2), np.int64)
     count = 0
     for i in range(len(steps) - 1, -1, -1):

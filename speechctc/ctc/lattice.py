@@ -474,9 +474,8 @@ def backward(s: Sample, w: Workspace, likelihood: float) -> None:
     for t in range(s.frames - 1, -1, -1):
         request_labels(s, t - PREFETCH)
         begin, end = band(s, t)
-        blank_m, blank_e = emit(s, w, t, begin // 16 * 16, end)
-        row = t * (2 * s.labels + 1)
-        blanks, labels = retreat(s, w, begin // 16 * 16, end, blank_m, blank_e, w.alpha_m + row, w.alpha_e + row, shift)
+        blank = emit(s, w, t, begin // 16 * 16, end)
+        blanks, labels = retreat(s, w, t, begin // 16 * 16, end, blank, shift)
         # The posteriors sum to 1 up to the accumulated rounding of alpha, beta and the likelihood: divide by the sum.
         if s.wants_gradient:
             correct(s, w, t, begin, end, blanks, s.weight / (blanks + labels))
@@ -485,13 +484,13 @@ def backward(s: Sample, w: Workspace, likelihood: float) -> None:
 
 
 @njit_inline
-def retreat(
-    s: Sample, w: Workspace, begin: int, end: int, blank_m: Any, blank_e: Any, alpha_m: Any, alpha_e: Any, shift: int
-) -> Any:
+def retreat(s: Sample, w: Workspace, t: int, begin: int, end: int, blank: Any, shift: int) -> Any:
     """Compute beta of the previous frame, first block first; return the sums of the posteriors by plane.
 
-    Beta includes the probability of its own frame, before and after.
+    Beta includes the probability of its own frame, before and after; `blank` is that of the blank in this frame.
     """
+    (blank_m, blank_e), row = blank, t * (2 * s.labels + 1)
+    alpha_m, alpha_e = w.alpha_m + row, w.alpha_e + row
     on_blanks = on_labels = load(w.fresh, 0)
     b_m, b_e, l_m, l_e = load(w.b_m, begin), load(w.b_e, begin), load(w.l_m, begin), load(w.l_e, begin)
     for i in range(begin, end, 16):

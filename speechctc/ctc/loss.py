@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -242,8 +243,8 @@ def _solve(
 ) -> tuple[Tensor, Tensor | None]:
     """Compute the reduced loss and the gradient, times `grad_output` if that is given, with the backend asked for."""
     logits, targets, input_lengths, target_lengths, blank, packed, reduction, zero_infinity, backend, scale = arguments
-    given = (logits.detach(), targets, input_lengths, target_lengths, blank, packed)
-    problem = make_problem(*given, mean=reduction == "mean", grad_output=grad_output, scale=scale)
+    problem = make_problem(logits.detach(), targets, input_lengths, target_lengths, blank, packed)
+    problem = replace(problem, mean=reduction == "mean", grad_output=grad_output, scale=scale)
     if backend == "auto":
         backend = logits.device.type
     if backend == "cuda":

@@ -162,9 +162,6 @@ def make_problem(
     target_lengths: Lengths,
     blank: int = 0,
     packed: bool = False,
-    mean: bool = False,
-    grad_output: Tensor | None = None,
-    scale: float = 1.0,
 ) -> Problem:
     """Check the arguments of a CTC loss and convert them to a `Problem`.
 
@@ -180,12 +177,6 @@ def make_problem(
         The class of the blank.
     packed : bool
         The frames of all samples lie one after the other: F is the sum of input_lengths.
-    mean : bool
-        Whether the gradient to find is that of the mean loss, and not of the sum.
-    grad_output : Tensor, optional
-        By which the gradient is multiplied, shape () or (N,).
-    scale : float
-        By which loss and gradient are multiplied.
 
     Raises
     ------
@@ -218,9 +209,6 @@ def make_problem(
         blank=blank,
         longest_input=longest_input,
         longest_target=longest_target,
-        mean=mean,
-        grad_output=grad_output,
-        scale=scale,
     )
     if is_on_cpu(flat) and is_on_cpu(labels):
         check_labels(flat, problem.target_starts, labels, blank, problem.classes)

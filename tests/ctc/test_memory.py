@@ -147,7 +147,7 @@ def sweep(states):
     graph = StateGraph.from_arrays(column, np.minimum(chain, 1).astype(np.int64), chain[:-1], np.zeros(states - 1))
     band, rows = Band.full(2, states), np.zeros((2, 1), np.float32)
     scores, steps = np.zeros(states), np.zeros((0, 0), np.uint8)
-    return lambda: _compiled()[0](*graph, rows, 0, *band, scores, steps).sum()
+    return lambda: _compiled()[0](graph, rows, 0, band, scores, steps).sum()
 sweep(9)()
 fails(sweep(3_000_000), 10_000_000)
 """,
