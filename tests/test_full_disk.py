@@ -86,15 +86,6 @@ def test_training(speechctc: Command, here: Path, extracted: Path) -> None:
         assert (here / "run" / name).read_bytes() == (here / "whole" / name).read_bytes()
 
 
-def test_exporting(speechctc: Command, here: Path) -> None:
-    said(speechctc, "export", "given")
-    assert not (here / "given").exists() and not list(here.glob(".speechctc*"))
-    assert speechctc("export", "given").status == 0
-    before = contents(here)
-    said(speechctc, "export", "given", "--overwrite")
-    assert contents(here) == before
-
-
 def test_decoding(speechctc: Command, here: Path) -> None:
     (here / "in").mkdir()
     for k in range(3):

@@ -71,33 +71,6 @@ def folders() -> Iterator[list[Path]]:
         yield [Path(first), Path(second)]
 
 
-NESTED = """
-import os, sys
-from pathlib import Path
-from speechctc.core import files
-
-def write(beside):
-    (beside / "inner").mkdir()
-    (beside / "inner" / "file").write_text("x")
-
-os.umask(0o022)
-os.setgroups([])
-os.setgid(int(sys.argv[2]))
-os.setuid(int(sys.argv[2]))
-files.write_folder(Path(sys.argv[1]) / "whole", write)
-assert (Path(sys.argv[1]) / "whole" / "inner" / "file").read_text() == "x"
-"""
-
-
-def test_folders_in_folders_can_be_entered_by_who_wrote_them(folders: list[Path]) -> None:
-    """As the demo corpus has them; root may enter a folder of any mode."""
-    shutil.chown(folders[1], NOBODY, NOBODY)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    command = [sys.executable, "-c", NESTED, str(folders[1]), str(NOBODY)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
 def test_what_this_user_may_not_read_is_named_and_the_rest_is_read(folders: list[Path]) -> None:
     place = folders[1]
     place.chmod(0o755)
@@ -119,20 +92,15 @@ def test_what_this_user_may_not_read_is_named_and_the_rest_is_read(folders: list
 
 
 def test_the_whole_way_without_roots_rights(folders: list[Path]) -> None:
-    """A sweep reads trials that are trained: to train them it would have to start the interpreter as nobody."""
     for folder in folders:
-        write_config(folder)
+        write_config(folder, 16, 6)
     tables = " ".join(f"corpus.tables.{split}=table{k}.jsonl" for k, split in enumerate(("train", "dev", "test")))
-    trial = "--config tones.yaml train.init_from=run train.epochs=1"
     made = run_twice(
         folders,
         "extract --config tones.yaml",
         "train --config tones.yaml train.epochs=1",
-        "train --config tones.yaml --resume",
+        "train --config tones.yaml train.epochs=2 --resume",
         "export given --model run",
         f"evaluate --model given --split test {tables}",
-        f"train {trial} train.lr=2e-3 --run sweep/lr=2e-3",
-        f"train {trial} train.lr=1e-3 --run sweep/lr=1e-3",
-        f"sweep {trial} train.lr=2e-3,1e-3 --run sweep",
     )
-    assert {"checkpoint.json", "sweep.json", "metrics.jsonl"} <= {path.name for path in made}
+    assert {"checkpoint.json", "metrics.jsonl"} <= {path.name for path in made}

@@ -20,10 +20,6 @@ def tone(seconds: float, rate: int, hertz: float = 440.0, amplitude: float = 0.5
     return np.asarray(amplitude * np.sin(2 * np.pi * hertz * times), dtype=np.float32)
 
 
-def decibels(samples: NDArray[np.float32]) -> float:
-    return float(10 * np.log10(np.mean(samples.astype(np.float64) ** 2) + 1e-20))
-
-
 @pytest.mark.parametrize(
     ("ending", "format", "subtype", "tolerance"),
     [
@@ -114,48 +110,6 @@ def test_what_is_no_recording_is_said_with_its_path(tmp_path: Path, kind: str, m
             attempt()
 
 
-NOISE = np.random.default_rng(5).bytes(200_000)
-SPEECH = 0.1 * np.random.default_rng(6).standard_normal(8000)
-
-
-def write_mp3(path: Path, before: bytes) -> None:
-    soundfile.write(path, SPEECH, 16000, format="MP3")
-    path.write_bytes(before + path.read_bytes())
-
-
-@pytest.mark.parametrize(
-    "start", [b"", b"\xff\xfb\x90\0", b"\xff\xf3\x84\xc4", b"ID3\4\0\0\0\0\0\0", b"ID3\4\0\0\0\0\1\0"]
-)
-@pytest.mark.parametrize("size", [9, 700, 20_000, 200_000])
-@pytest.mark.parametrize("ending", ["mp3", "wav"])
-def test_noise_is_no_mp3(tmp_path: Path, start: bytes, size: int, ending: str) -> None:
-    for k, content in enumerate([NOISE[:size], bytes(size), b"\xff" * size, b"low mid\n" * (size // 8)]):
-        path = tmp_path / f"{k}.{ending}"
-        path.write_bytes(start + content)
-        with pytest.raises(InputError, match=f"{k}.{ending}: "):
-            sound_file.read(path, 16000)
-
-
-@pytest.mark.parametrize("before", [b"", NOISE[:3000], bytes(60_000), b"ID3\4\0\0\0\0\0\0", b"\xff\xfb"])
-def test_an_mp3_behind_other_bytes_is_read(tmp_path: Path, before: bytes) -> None:
-    write_mp3(tmp_path / "a.mp3", before)
-    assert sound_file.info(tmp_path / "a.mp3").frames == 8000
-
-
-def test_other_sound_with_the_ending_or_a_tag_of_mp3_is_read(tmp_path: Path) -> None:
-    for form in ("WAV", "FLAC", "OGG", "AIFF"):
-        soundfile.write(tmp_path / "a.mp3", SPEECH, 16000, format=form)
-        assert sound_file.info(tmp_path / "a.mp3").frames == 8000
-        soundfile.write(tmp_path / "b.mp3", SPEECH[:16], 16000, format=form)
-        assert sound_file.info(tmp_path / "b.mp3").frames == 16
-    soundfile.write(tmp_path / "a.flac", SPEECH, 16000)
-    (tmp_path / "b.flac").write_bytes(b"ID3\4\0\0\0\0\0\x14" + bytes(20) + (tmp_path / "a.flac").read_bytes())
-    assert sound_file.info(tmp_path / "b.flac").frames == 8000
-    for size in (1, 50, 400, 1200):  # of a few frames
-        soundfile.write(tmp_path / "c.mp3", SPEECH[:size], 16000)
-        assert sound_file.info(tmp_path / "c.mp3").frames == size
-
-
 def test_a_flac_that_breaks_off_is_refused(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).uniform(-0.5, 0.5, 32000)
     soundfile.write(tmp_path / "a.flac", noise, 16000)
@@ -197,23 +151,16 @@ def test_a_streamed_wav_header_promises_nothing(tmp_path: Path) -> None:
     assert sound_file.read(path, 16000)[1] == 0.1
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e15, -1e20])
 @pytest.mark.parametrize("place", [0, 7000, 15999])
-def test_what_is_not_a_number_is_refused_with_its_place(tmp_path: Path, value: float, place: int) -> None:
+def test_a_sample_that_no_recording_has_is_refused_with_its_place(tmp_path: Path, value: float, place: int) -> None:
     samples = np.stack([tone(1.0, 16000)] * 2, axis=1)
     samples[place, 1] = value
     soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="FLOAT")
-    with pytest.raises(InputError, match=f"a.wav: not a finite number .* at sample {place}, {place / 16000:.3f} s"):
-        sound_file.read(tmp_path / "a.wav", 16000)
-
-
-@pytest.mark.parametrize("value", [1e15, -1e20, 3e38])
-def test_a_sample_that_no_recording_has_is_refused_with_its_place(tmp_path: Path, value: float) -> None:
-    samples = np.stack([tone(1.0, 16000)] * 2, axis=1)
-    samples[7000, 1] = value
-    soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="FLOAT")
-    message = re.escape(f"a.wav: a sample of {abs(value):.3g} times full scale at sample 7000, 0.438 s")
-    with pytest.raises(InputError, match=message):
+    what = (
+        f"a sample of {abs(value):.3g} times full scale" if np.isfinite(value) else "not a finite number (NaN or inf)"
+    )
+    with pytest.raises(InputError, match=re.escape(f"a.wav: {what} at sample {place}, {place / 16000:.3f} s")):
         sound_file.read(tmp_path / "a.wav", 16000)
 
 
@@ -242,14 +189,6 @@ def test_timits_sphere_is_read_sample_by_sample(shared_data: Path) -> None:
     samples, seconds = sound_file.read(path, 16000)
     np.testing.assert_array_equal(samples, raw.astype(np.float32) / 2**15)
     assert seconds == len(raw) / 16000
-
-
-@pytest.mark.shared
-def test_real_flac_is_read(shared_data: Path) -> None:
-    path = sorted((shared_data / "speechocean-adults/dev/audio").rglob("*.flac"))[0]
-    samples, seconds = sound_file.read(path, 8000)
-    assert len(samples) == pytest.approx(seconds * 8000, abs=1)
-    assert -60 < decibels(samples) < 0
 
 
 @pytest.mark.parametrize("ending", [".wav", ".flac", ".ogg", ".mp3", ".m4a", ".webm"])
@@ -412,10 +351,3 @@ def test_channels_that_hold_different_sounds_are_told(
 ) -> None:
     soundfile.write(tmp_path / "a.wav", np.stack(channels, axis=1), TELEPHONE, subtype="FLOAT")
     assert channels_differ(tmp_path / "a.wav") is differ
-
-
-def test_samples_that_are_no_numbers_are_no_warning(tmp_path: Path) -> None:
-    soundfile.write(tmp_path / "a.wav", NOISES[:, :TELEPHONE].T, TELEPHONE, subtype="FLOAT")
-    raw = (tmp_path / "a.wav").read_bytes()
-    (tmp_path / "a.wav").write_bytes(raw[:-8] + b"\x01\x00\x80\x7f\x00\x00\x80\x7f")  # a signalling NaN, infinity
-    channels_differ(tmp_path / "a.wav")

@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 from praatio.utilities import textgrid_io
 
-from speechctc.audio.annotations import Interval, Tier, long_text, read_phn, read_textgrid, read_tiers, textgrid_text
+from speechctc.audio.annotations import Interval, Tier, long_text, read_phn, read_textgrid, read_tiers
 from speechctc.core.errors import InputError
 
 WANTED = {
@@ -122,20 +122,6 @@ def test_what_is_odd_is_refused(tmp_path: Path, old: str, new: str) -> None:
     assert old in SHORT
     with pytest.raises(InputError, match="a.TextGrid: not a TextGrid"):
         read_tiers(write(tmp_path, SHORT.replace(old, new, 1).encode()))
-
-
-def test_what_praatio_gets_wrong_is_read_right(tmp_path: Path) -> None:
-    """Labels that look like the format, quotes in labels of points, negative times."""
-    labels = [Interval(0.0, 0.5, "intervals [2]:"), Interval(0.5, 1.0, "item [1]:")]
-    path = write(tmp_path, textgrid_text(1.0, {"phones": labels}).encode())
-    assert read_textgrid(path, "phones") == labels
-    text = long_text(1.0, [Tier("bell", True, [Interval(0.5, 0.5, 'a "b"')])])
-    assert read_tiers(write(tmp_path, text.encode())).tiers[0].entries == [Interval(0.5, 0.5, 'a "b"')]
-    text = textgrid_text(1.0, {"phones": labels}).replace(
-        "xmin = 0 \n            xmax = 0.5", "xmin = -0.5 \n xmax = 0.5"
-    )
-    with pytest.raises(InputError, match="goes from -0.5 s to 0.5 s"):
-        read_textgrid(write(tmp_path, text.encode()), "phones")
 
 
 def test_windows_text_is_read_and_said(tmp_path: Path) -> None:

@@ -50,15 +50,6 @@ def test_notes_and_warnings_are_lines_and_do_not_reach_the_terminal_raw(say: str
     assert [line.removeprefix("warning: ") for line in said.splitlines()] == [f"{SHOWN} [bold]", "and another"]
 
 
-def test_the_texts_of_a_progress_bar_are_no_markup_and_no_control_characters() -> None:
-    reporter = Reporter()
-    reporter.console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=200)
-    with reporter.progress("[bold]\x1b]0;t\x07", 2) as advance:
-        advance(1, "[red]\x1b[2J")
-    said = reporter.console.file.getvalue()  # type: ignore[attr-defined]
-    assert "[bold]\\x1b]0;t\\x07" in said and "[red]\\x1b[2J" in said and "\x1b[2J" not in said
-
-
 @pytest.mark.parametrize(("installed", "words"), [("light", "./light"), ("light full", "."), ("full", "."), ("", ".")])
 def test_an_extra_is_that_of_the_distribution_which_is_installed(
     installed: str, words: str, here: Path, monkeypatch: pytest.MonkeyPatch

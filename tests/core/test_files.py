@@ -18,12 +18,10 @@ from speechctc.config.load import read_yaml
 from speechctc.core import files
 from speechctc.core import files as drafts
 from speechctc.core.errors import InputError
-from speechctc.core.progress import Reporter
 from speechctc.core.tensor_file import load_arrays, shapes
 from speechctc.core.text_files import read_bytes
 from speechctc.features.shards import read_shard
 from speechctc.phones.texts import read_text as read_unpacked_text
-from speechctc.stages.export import export
 
 READERS: list[Callable[[Path], object]] = [
     files.read_json,
@@ -178,14 +176,6 @@ def test_a_reader_never_sees_two_versions_mixed(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["best"]
 
 
-def test_a_reader_finds_the_old_version_between_the_two_renames(tmp_path: Path) -> None:
-    path = tmp_path / "best"
-    files.write_folder(path, lambda draft: files.write_text(draft / "w", "1"))
-    path.rename(files.draft_name(path, "previous"))
-    assert files.read_folder(path, lambda folder: (folder / "w").read_text()) == "1"
-    assert files.standing(tmp_path / "other") == tmp_path / "other"
-
-
 @pytest.mark.parametrize("exists", [False, True])
 def test_a_file_or_a_link_is_no_old_version_of_a_folder(tmp_path: Path, exists: bool) -> None:
     path, theirs = tmp_path / "best", tmp_path / "theirs"
@@ -293,15 +283,3 @@ def test_files_and_folders_have_the_modes_of_new_ones(tmp_path: Path) -> None:
     for path in written:
         usual = usual_folder if path.is_dir() else usual_file
         assert path.stat().st_mode == usual.stat().st_mode, path
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
-@pytest.mark.parametrize("name", ["lm.safetensors", "tuned.json", "boundaries.safetensors", "goodness.json"])
-def test_a_pipe_in_the_place_of_a_file_of_a_model_is_not_waited_for(
-    tmp_path: Path, tiny_model: Path, name: str
-) -> None:
-    shutil.copytree(tiny_model / "best", tmp_path / "model")
-    (tmp_path / "model" / name).unlink(missing_ok=True)
-    os.mkfifo(tmp_path / "model" / name)
-    with pytest.raises((OSError, InputError), match="a pipe or a device, not a file"):
-        export(tmp_path / "model", tmp_path / "given", False, None, Reporter(quiet=True))

@@ -56,17 +56,6 @@ def test_an_interrupted_command_says_so_and_another_interrupt_ends_it_at_once(
     assert ended.value.code == 130 and "interrupted" in capsys.readouterr().err
 
 
-def test_a_command_that_ends_by_itself_is_not_interrupted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(sys, "argv", ["speechctc", "--version"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert not ended.value.code and "interrupted" not in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 @pytest.mark.parametrize("first", ["", ".", "bin"])
 def test_no_program_of_the_working_folder_is_run(first: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "bin").mkdir()

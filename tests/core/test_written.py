@@ -130,11 +130,6 @@ def test_what_is_changed_while_it_is_made_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "mine" and (tmp_path / "a.new1.txt").read_text() == "phones"
 
 
-def test_a_pipe_is_written_to(tmp_path: Path) -> None:
-    written.write_text(Path(os.devnull), "lost")
-    assert not Path(os.devnull).is_file() and not Path(os.devnull).with_name(written.RECORD).exists()
-
-
 @pytest.mark.parametrize("target", ["real.txt", "nowhere.txt", "folder", os.devnull])
 def test_a_link_is_refused_or_gives_way_to_a_file(tmp_path: Path, target: str) -> None:
     """What it leads to stays as it is, or is not made."""
@@ -189,17 +184,3 @@ def test_a_full_disk_tears_no_line_of_the_record(tmp_path: Path) -> None:
     assert written.changed([tmp_path / "a.txt"]) == [] and not (tmp_path / "b.txt").exists()
     for text in ("two", "three"):
         written.write_text(tmp_path / "b.txt", text)
-
-
-def test_another_record_in_the_place_of_one_that_was_read_is_read_anew(tmp_path: Path) -> None:
-    """A folder that was removed and made again may have a record of the same number and a larger size."""
-    written.write_text(tmp_path / "a.txt", "one")
-    assert written.changed([tmp_path / "a.txt"]) == []
-    for name in ("b.txt", "c.txt"):
-        written.write_text(tmp_path / "other" / name, name)
-    (tmp_path / written.RECORD).write_bytes((tmp_path / "other" / written.RECORD).read_bytes())
-    for name in ("b.txt", "c.txt"):
-        os.replace(tmp_path / "other" / name, tmp_path / name)
-    assert written.changed([tmp_path / name for name in ("a.txt", "b.txt", "c.txt")]) == [tmp_path / "a.txt"]
-    written.write_text(tmp_path / "b.txt", "again")
-    assert written.changed([tmp_path / "b.txt"]) == []

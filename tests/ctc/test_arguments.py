@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from speechctc.ctc import CTCLoss, ctc_loss
 from speechctc.ctc.problem import make_problem
-from tests.ctc.cases import Case, assert_close, random_case, reference
+from tests.ctc.cases import Case, random_case, reference
 from tests.ctc.conftest import Backend
 
 
@@ -38,13 +38,6 @@ def test_kinds_of_lengths(case: Case, kind: Any) -> None:
     made = [kind(x.tolist()) if kind in (list, tuple) else kind(x) for x in case[2:]]
     assert torch.equal(plain, ctc_loss(*case[:2], *made))
     assert torch.equal(plain, ctc_loss(case.logits, case.targets.int(), made[0], case.target_lengths.int()))
-
-
-def test_fifty_samples_of_int32(fast: Backend) -> None:
-    fast.afford(50 * 100 * 41)
-    case = random_case(100, 50, 80, 20)
-    small = case._replace(targets=case.targets.int(), input_lengths=case.input_lengths.int())
-    assert_close(fast.both(*small), reference(case))
 
 
 @pytest.mark.parametrize("classes", [6, 150])
@@ -128,13 +121,6 @@ def test_gradient_of_reductions(fast: Backend, case: Case, reduction: str) -> No
     assert leaf.grad is not None
     wanted = reference(case)[1] * shares[:, None] * 2
     torch.testing.assert_close(leaf.grad.cpu().double(), wanted, rtol=0, atol=1e-6)
-
-
-def test_a_zeroed_sample_counts_in_the_mean(case: Case) -> None:
-    loss = ctc_loss(case.logits, case.targets, [12, 1, 12], [3, 3, 3], zero_infinity=True)
-    each = ctc_loss(case.logits, case.targets, [12, 1, 12], [3, 3, 3], reduction="none")
-    assert each[1].isinf()
-    torch.testing.assert_close(loss, (each[0] + each[2]) / 3 / 3)
 
 
 def test_module(case: Case) -> None:
