@@ -1,4 +1,4 @@
-"""Compile with numba's on-disk cache, keyed by all source files involved; a folder for users without a home."""
+"""Compile with numba's on-disk cache, keyed by all source files involved; no settings from the working folder."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,20 @@ def _announce_compiling() -> None:
             pass
 
     event.register("numba:run_pass", Announcement())  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def without(settings: str) -> Iterator[None]:
+    """Be in another folder meanwhile, where the working folder, maybe a stranger's, holds a file of this name."""
+    if not os.path.lexists(settings):
+        yield
+        return
+    here = os.getcwd()
+    os.chdir(os.path.dirname(os.path.abspath(__file__)))
+    try:
+        yield
+    finally:
+        os.chdir(here)
 
 
 def temporary_cache() -> Path | None:

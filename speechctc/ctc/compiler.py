@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from speechctc.ctc.elsewhere import without
+from speechctc.ctc.cache import without
 
 with without(".numba_config.yaml"):
     import numba

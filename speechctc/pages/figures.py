@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, with_extra
-from speechctc.ctc.elsewhere import without
+from speechctc.ctc.cache import without
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
