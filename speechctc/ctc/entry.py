@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from speechctc.ctc.cache import PRIMITIVES, sources, with_cache
-from speechctc.ctc.compiler import FunctionCache, cpu_target, numba, types
+from speechctc.ctc.compiler import PRIMITIVES, FunctionCache, cpu_target, numba, sources, types, with_cache
 from speechctc.ctc.lattice import Sample, Workspace, solve
 from speechctc.ctc.pointers import fetch_and_add, memory, size_of
 from speechctc.ctc.problem import Problem

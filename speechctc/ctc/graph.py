@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.ctc.cache import with_cache
-from speechctc.ctc.compiler import numba
+from speechctc.ctc.compiler import numba, with_cache
 
 # Most arcs into one state: a step back is kept in one byte.
 MAX_SOURCES = 254

@@ -26,7 +26,6 @@ from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.core.files import readable
 from speechctc.core.tensor_file import load_weights, save_tensors
-from speechctc.ctc.cache import with_cache
 from speechctc.features.extractor import extractor, sliding_cmn
 from speechctc.phones.articulation import PhoneFeatures, ipa, is_arpabet, sounds_of
 from speechctc.phones.inventory import SILENCES
@@ -275,7 +274,7 @@ def marginals(lattice: Lattice) -> Marginals:
 
 @cache
 def _compiled() -> tuple[Callable[..., Scores], Callable[..., tuple[float, Scores, Scores, Scores]]]:
-    from speechctc.ctc.compiler import numba  # late: it loads slowly, and what is recognised needs none
+    from speechctc.ctc.compiler import numba, with_cache  # late: it loads slowly, and what is recognised needs none
 
     return with_cache(numba.njit, _forward, nogil=True), with_cache(numba.njit, _backward, nogil=True)
 

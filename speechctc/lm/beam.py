@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.ctc.cache import with_cache
 from speechctc.lm.model import PhoneLM
 
 Reals = NDArray[np.float64]
@@ -284,7 +283,7 @@ def _advance(
 @cache
 def _compiled() -> Callable[..., Integers]:
     """Return `_advance`, compiled or from numba's cache on disk; it releases the GIL."""
-    from speechctc.ctc.compiler import numba, overload, register_jitable
+    from speechctc.ctc.compiler import numba, overload, register_jitable, with_cache
 
     for function in (_extend, _sum, _select, _agree, _commit, _finish):
         register_jitable(function)

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.ctc.cache import PRIMITIVES, sources, with_cache
-from speechctc.ctc.compiler import numba, types
+from speechctc.ctc.compiler import PRIMITIVES, numba, sources, types, with_cache
 from speechctc.ctc.pointers import fetch_and_add, memory
 from speechctc.ctc.simd import njit_inline
 from speechctc.ctc.threads import run_in_threads

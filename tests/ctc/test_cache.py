@@ -15,7 +15,7 @@ from speechctc.ctc.cache import temporary_cache
 CODE = """
 import sys, numba
 from numba.core.caching import InTreeCacheLocator, UserWideCacheLocator
-from speechctc.ctc.cache import with_cache
+from speechctc.ctc.compiler import with_cache
 
 def refuse(self):
     raise OSError("read-only")

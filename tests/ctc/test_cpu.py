@@ -163,7 +163,7 @@ import logging, numba, torch
 numba.config.reload_config()  # the environment is newer
 from speechctc.ctc import ctc_loss, is_compiled, warm_up
 heard = []
-logging.getLogger("speechctc.ctc.cache").addFilter(heard.append)
+logging.getLogger("speechctc.ctc.compiler").addFilter(heard.append)
 known = is_compiled(torch.DTYPE)
 warm_up(torch.DTYPE)
 logits = (torch.linspace(-3, 3, 240).reshape(8, 2, 15).cos() * 4).to(torch.DTYPE)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from speechctc.ctc import cpu, ctc_loss, entry, posteriors
-from speechctc.ctc.cache import with_cache
+from speechctc.ctc.compiler import with_cache
 from speechctc.model import maxout_cpu
 from tests.ctc.cases import random_case
 from tests.forked import Forked
