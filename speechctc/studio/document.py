@@ -29,7 +29,7 @@ from speechctc.audio.annotations import Interval, Tier, in_order, long_text, rea
 from speechctc.audio.recordings import Siblings
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
-from speechctc.corpora.textgrid import phone_tier
+from speechctc.corpora.survey import phone_tier
 from speechctc.inference.result import Recognition
 from speechctc.phones.inventory import nfc
 from speechctc.studio import journal

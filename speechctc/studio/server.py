@@ -80,8 +80,8 @@ def guarded(answer: Callable[..., Any], takes_samples: bool = False) -> Answer:
     @functools.wraps(answer)
     async def answered(request: Request) -> Response:
         try:
-            body = await _body(request, takes_samples) if request.method == "POST" else None
-            return await run_in_threadpool(_response, answer, request, *(() if body is None else (body,)))
+            body = (await _body(request, takes_samples),) if request.method == "POST" else ()
+            return await run_in_threadpool(_response, answer, request, *body)
         except InputError as error:
             return _line(str(error), 400)
         except NoSuchRecording as error:
@@ -99,7 +99,7 @@ def guarded(answer: Callable[..., Any], takes_samples: bool = False) -> Answer:
 def _response(answer: Callable[..., Any], *arguments: Any) -> Response:
     """Return an answer as a response; the JSON of an hour's labels is made here, as others are served meanwhile."""
     found = answer(*arguments)
-    return found if isinstance(found, Response) else _Json(found)
+    return found if isinstance(found, Response) else _Json({} if found is None else found)
 
 
 async def _body(request: Request, has_samples: bool) -> Any:
@@ -137,25 +137,25 @@ class Routes:
     """The answers to the page's requests, by name."""
 
     def __init__(self, studio: Studio, microphone: Microphone) -> None:
-        self.studio, self.microphone = studio, microphone
+        self.studio = studio
         self.reading: dict[str, Callable[..., Any]] = {
             "overview": lambda request: studio.overview(),
             "recording": lambda request: studio.recording(_name(request)),
             "audio": self.audio,
             "tile": self.tile,
             "wave": self.wave,
-            "boundary": self.boundary,
+            "boundary": lambda request: studio.best_boundary(_name(request), int(_asked(request, "phone"))),
             "export": self.export,
         }
         self.writing: dict[str, Callable[..., Any]] = {
             "edit": lambda request, body: studio.edit(_name(request), body),
             "place": lambda request, body: studio.place(_name(request), body),
-            "recognise": self.recognise,
-            "look": self.look,
-            "train": lambda request, body: _done(studio.train, _number(body.get("minutes"))),
-            "stop": lambda request, body: _done(studio.training.stop),
-            "model": lambda request, body: _done(studio.choose_model, int(_number(body.get("round")))),
-            "ngram": lambda request, body: _done(studio.use_ngram, body.get("on") is True),
+            "recognise": lambda request, body: studio.recognise(body.get("names")),
+            "look": lambda request, body: studio.look(),
+            "train": lambda request, body: studio.train(_number(body.get("minutes"))),
+            "stop": lambda request, body: studio.training.stop(),
+            "model": lambda request, body: studio.choose_model(int(_number(body.get("round")))),
+            "ngram": lambda request, body: studio.use_ngram(body.get("on") is True),
             "microphone/start": lambda request, body: microphone.start(int(_number(body.get("rate")))),
             "microphone/block": lambda request, body: microphone.block(body),
             "microphone/stop": lambda request, body: microphone.stop(),
@@ -169,62 +169,38 @@ class Routes:
 
     def tile(self, request: Request) -> Response:
         """Return a tile of the spectrogram."""
-        query, name = request.query_params, _name(request)
+        name = _name(request)
         sound = self.studio.folder.sound(name)
-        settings = tiles.settings_of(*(_number(query.get(key)) for key in ("window", "highest", "range")))
-        level, number = int(_number(query.get("level"))), int(_number(query.get("number")))
+        settings = tiles.settings_of(*(_asked(request, key) for key in ("window", "highest", "range")))
+        level, number = int(_asked(request, "level")), int(_asked(request, "number"))
         png = tiles.tile_png(sound, level, number, settings, self.studio.folder.loudest(name, settings))
         return Response(png, media_type="image/png", headers=_KEPT)
 
     def wave(self, request: Request) -> Response:
         """Return the lowest and highest samples of columns of the waveform, as little-endian int16."""
-        query = request.query_params
-        start, stop, columns = (_number(query.get(key)) for key in ("start", "stop", "columns"))
+        start, stop, columns = (_asked(request, key) for key in ("start", "stop", "columns"))
         sound = self.studio.folder.sound(_name(request))
         if not (0 <= start < stop <= 8 * sound.seconds + 1 and 1 <= columns <= 8192):
             raise InputError(f"waveform: no part from {start} s to {stop} s", "choose a part of the recording")
         pairs = sound.extremes(start, stop, int(columns))
         return Response(pairs.astype("<i2").tobytes(), media_type="application/octet-stream", headers=_KEPT)
 
-    def boundary(self, request: Request) -> dict[str, Any]:
-        """Return where the model places the boundary after a phone."""
-        number = int(_number(request.query_params.get("phone")))
-        return {"time": self.studio.best_boundary(_name(request), number)}
-
-    def recognise(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
-        """Recognise the recordings that are named, or all that have no labels."""
-        names = body.get("names")
-        if names is None:
-            names = [row["name"] for row in self.studio.folder.rows() if row["state"] == "new"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise InputError("the request names no recordings", "open the page again")
-        self.studio.recognise(names)
-        return {"recognising": self.studio.recognitions.status()}
-
-    def look(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
-        """Look for new recordings in the folder."""
-        self.studio.folder.scan()
-        return self.studio.overview()
-
     def export(self, request: Request) -> Response:
         """Return the labels of a recording as a file to download."""
         name = _name(request)
         form = request.query_params.get("format", "textgrid")
         file, content = as_file(name, self.studio.folder.document(name), form)
-        return Response(content, media_type="application/octet-stream", headers=_download(file))
-
-
-def _done(act: Callable[..., None], *arguments: Any) -> dict[str, Any]:
-    act(*arguments)
-    return {}
-
-
-def _download(file: str) -> dict[str, str]:
-    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(readable(file), safe='')}"}
+        download = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(readable(file), safe='')}"}
+        return Response(content, media_type="application/octet-stream", headers=download)
 
 
 def _name(request: Request) -> str:
     return request.query_params.get("recording", "")
+
+
+def _asked(request: Request, key: str) -> float:
+    """Return a number of the address of a request."""
+    return _number(request.query_params.get(key))
 
 
 def _number(value: Any) -> float:

@@ -88,7 +88,7 @@ class Studio:
             "formats": list(WRITERS),
             "recognising": self.recognitions.status(),
             "problems": dict(self.recognitions.problems),
-            "training": {key: value for key, value in status.items() if key not in ("process",)},
+            "training": {key: value for key, value in status.items() if key != "process"},
             "message": self.message,
         }
 
@@ -191,8 +191,8 @@ class Studio:
             raise InputError("the model finds no room for every phone there", "place more phones at a time")
         return new
 
-    def best_boundary(self, name: str, number: int) -> float:
-        """Return where the model places the boundary between a phone and the next.
+    def best_boundary(self, name: str, number: int) -> dict[str, float]:
+        """Return the time at which the model places the boundary between a phone and the next.
 
         Raises
         ------
@@ -207,7 +207,7 @@ class Studio:
         labels = [phone.label for phone in pair]
         path = self.folder.recordings[name]
         found = self.engine.ask("align", path, pair[0].start, pair[1].end, labels).result(WAIT)
-        return round(float(found[1].start), DIGITS)
+        return {"time": round(float(found[1].start), DIGITS)}
 
     def _check_known(self, phones: tuple[Phone, ...]) -> None:
         known = set(self.engine.about.get("phones", ()))
@@ -223,15 +223,30 @@ class Studio:
         changed = {"at": splice.at, "remove": len(splice.old), "phones": [phone.to_list() for phone in splice.new]}
         return {**self._about(document), **changed, "what": splice.what}
 
-    def recognise(self, names: list[str]) -> None:
-        """Recognise recordings that nobody has corrected, in the background."""
+    def recognise(self, names: Any = None) -> dict[str, Any]:
+        """Recognise recordings that nobody has corrected, in the background; with None, all that have no labels.
+
+        Raises
+        ------
+        InputError
+            These are no names, or the only one is of a recording that a person corrected.
+        """
+        if names is None:
+            names = [row["name"] for row in self.folder.rows() if row["state"] == "new"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError("the request names no recordings", "open the page again")
         for name in names:
             document = self.folder.document(name, again=True)
-            if document.state == "corrected":
-                if len(names) == 1:
-                    raise InputError(f"{name}: its labels were corrected by hand", "they are kept as they are")
-                continue
-            self.recognitions.add(name, document.recording)
+            if document.state != "corrected":
+                self.recognitions.add(name, document.recording)
+            elif len(names) == 1:
+                raise InputError(f"{name}: its labels were corrected by hand", "they are kept as they are")
+        return {"recognising": self.recognitions.status()}
+
+    def look(self) -> dict[str, Any]:
+        """Look for new recordings in the folder."""
+        self.folder.scan()
+        return self.overview()
 
     def train(self, minutes: float) -> None:
         """Train again from all corrected recordings.

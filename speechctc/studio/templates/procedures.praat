@@ -5,7 +5,7 @@
 procedure begin
     .stem$ = temporaryDirectory$ + "/speechctc-" + string$ (randomInteger (1, 1000000000))
     .wav$ = .stem$ + ".wav"
-    nocheck runSubprocess: "@PYTHON@", @MODULE@, "speechctc.studio.praat", .wav$
+    nocheck runSubprocess: "@PYTHON@", @MODULE@, "speechctc.studio.plugins", "praat", .wav$
     if not fileReadable (.wav$)
         exitScript: "speechctc: it cannot be run. Praat 7 asks whether you trust the script: choose the last answer ",
         ... "(in a terminal: praat --FULL-TRUST --run). If Python was moved, run speechctc plugins again."
@@ -24,11 +24,11 @@ procedure speechctc: .sound, .command$, .model$, .symbols$, .language$, .stretch
     nocheck Save as WAV file: begin.wav$
     if .stretches
         .labels$ = begin.stem$ + "-labels.TextGrid"
-        nocheck runSubprocess: "@PYTHON@", @MODULE@, "speechctc.studio.praat", .labels$
+        nocheck runSubprocess: "@PYTHON@", @MODULE@, "speechctc.studio.plugins", "praat", .labels$
         selectObject: .stretches
         nocheck Save as text file: .labels$
     endif
-    nocheck runSubprocess: "@PYTHON@", @MODULE@, "speechctc.studio.praat", begin.wav$, .answer$, .error$,
+    nocheck runSubprocess: "@PYTHON@", @MODULE@, "speechctc.studio.plugins", "praat", begin.wav$, .answer$, .error$,
     ... .command$, .model$, .symbols$, .language$, .labels$
     if fileReadable (.answer$)
         .grid = Read from file: .answer$

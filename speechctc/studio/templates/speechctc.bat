@@ -1,4 +1,4 @@
 @echo off
 rem Runs speechctc for ELAN.
 set PYTHONUTF8=1
-"@PYTHON@" @MODULE@ speechctc.studio.elan
+"@PYTHON@" @MODULE@ speechctc.studio.plugins elan
