@@ -1,9 +1,12 @@
-"""Reads text files in UTF-8, UTF-16 or Windows-1252, with any line ends; writes tables as text."""
+"""Reads text files in UTF-8, UTF-16 or Windows-1252, with any line ends, also gzipped; writes tables as text."""
 
 from __future__ import annotations
 
 import codecs
+import gzip
+import io
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,6 +16,9 @@ from speechctc.core.errors import InputError
 from speechctc.core.files import readable
 
 _HEAD = 400  # bytes that are checked for UTF-16 without a byte order mark
+_GZIP = b"\x1f\x8b"
+_SMALL = 1 << 24  # bytes that a gzipped file may always have
+_RATIO = 200  # times its packed size that a larger one may have; texts have about 5
 
 
 class Text(NamedTuple):
@@ -107,6 +113,39 @@ def _windows(raw: bytes, path: Path, start: int) -> tuple[str, str]:
 def _line(raw: bytes, place: int) -> int:
     """Return the number of the line that a byte is in, for any line ends."""
     return len((raw[:place] + b".").splitlines())
+
+
+def read_unpacked(path: Path, what: str) -> str:
+    """Return a file's text, unpacked if it is gzipped; `what` says in messages what the file should be.
+
+    Raises
+    ------
+    InputError
+        There is no such file, it is cut off, neither UTF-8 nor UTF-16, or larger than its packed size makes plausible.
+    """
+    try:
+        data = readable(path).read_bytes()
+        text, odd = decode_text(_unpacked(data) if data.startswith(_GZIP) else data, path)
+        if odd:
+            raise ValueError("not UTF-8")
+        return text
+    except (EOFError, OSError, ValueError, zlib.error, InputError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(getattr(error, "what", error)).split())
+        raise InputError(f"{path}: cannot be read as {what} ({reason})", f"name {what}, plain or .gz") from None
+
+
+def most_unpacked(size: int) -> int:
+    """Return the bytes that a packed file of so many may plausibly unpack to."""
+    return max(_SMALL, _RATIO * size)
+
+
+def _unpacked(data: bytes) -> bytes:
+    most = most_unpacked(len(data))
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        unpacked = file.read(most + 1)
+    if len(unpacked) > most:
+        raise ValueError(f"{len(data)} bytes unpack to more than {most}")
+    return unpacked
 
 
 def tsv(rows: Iterable[Sequence[object]]) -> str:

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from speechctc.core.text_files import read_tables
-from speechctc.phones.inventory import FOUND, Inventory, inventory_of, named_inventory
-
-if TYPE_CHECKING:  # what it loads, decoding does not need
-    from speechctc.phones.texts import Word
+from speechctc.phones.inventory import FOUND, Inventory, Word, inventory_of, named_inventory
 
 SPLITS = ("train", "dev", "test")
 # Beside the features: the counts of the phones in each split; the language of each utterance, if there are several.

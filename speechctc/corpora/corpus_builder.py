@@ -27,8 +27,7 @@ from speechctc.phones.inventory import (
     spelling_variants,
     with_code_points,
 )
-from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, read_map
-from speechctc.phones.notations import mixed_notations
+from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, mixed_notations, read_map
 from speechctc.phones.pronouncer import PhoneMapper
 
 if TYPE_CHECKING:

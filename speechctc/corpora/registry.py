@@ -9,7 +9,7 @@ from pathlib import Path
 from speechctc.config.schema import KEYS_OF_KIND, CorpusConfig
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
-from speechctc.corpora import table, textgrid, timit
+from speechctc.corpora import table, tiers, timit
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.synthesisers import read_demo, read_espeak, read_flite
 
@@ -17,8 +17,8 @@ from speechctc.corpora.synthesisers import read_demo, read_espeak, read_flite
 READERS: dict[str, Callable[[CorpusConfig, str], Corpus]] = {
     "timit": lambda config, needed: timit.read_timit(_root(config), _timit_set(config), config.dev_share, needed),
     "table": table.read_tables,
-    "textgrid": lambda config, needed: textgrid.read_textgrids(_root(config), config, needed),
-    "elan": lambda config, needed: textgrid.read_elan(_root(config), config, needed),
+    "textgrid": lambda config, needed: tiers.read_textgrids(_root(config), config, needed),
+    "elan": lambda config, needed: tiers.read_elan(_root(config), config, needed),
     "demo": lambda config, needed: read_demo(_root(config), config),
     "espeak": lambda config, needed: read_espeak(_root(config), config),
     "flite": lambda config, needed: read_flite(_root(config), config),

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
+from speechctc.audio.annotations import Interval, read_tiers, tier_key
+from speechctc.audio.eaf import ENDING as EAF
+from speechctc.audio.eaf import read_eaf
 from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import MARKS, CorpusConfig
@@ -25,8 +28,7 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, corpora_in, ending_of, read_rows
-from speechctc.corpora.textgrid import eaf_files, phone_tier
-from speechctc.corpora.tier_utterances import NOT_CORRECTED, without_drafts
+from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
 
@@ -98,12 +100,9 @@ class Survey:
         The labels are words whose language is not known.
     to_test : CorpusConfig or None
         How to read recordings that only the test split has.
-    mend : bool
-        A table that seems to have the labels cannot be read; a note says why.
-    drafts : bool
-        No TextGrid or file of ELAN has labels that a person made; a note says so.
-    transcripts : bool
-        There are transcripts of other kinds, which are not read; a note names them.
+    hints : set of str
+        Why there may be no labels, and a note says more: ``"mend"``, a table that seems to have them cannot be read;
+        ``"drafts"``, those of TextGrids or files of ELAN are no person's; ``"transcripts"``, they are of another kind.
     """
 
     folder: Path
@@ -119,9 +118,7 @@ class Survey:
     broken: list[str] = field(default_factory=list)
     of_words: bool = False
     to_test: CorpusConfig | None = None
-    mend: bool = False
-    drafts: bool = False
-    transcripts: bool = False
+    hints: set[str] = field(default_factory=set)
 
     @property
     def utterances(self) -> list[Utterance]:
@@ -144,8 +141,9 @@ class Survey:
     @property
     def case(self) -> str:
         """What the recordings are if none of them can be trained on: ``what ...`` of notes.yaml."""
-        cases = {"test": self.to_test, "mend": self.mend, "drafts": self.drafts, "transcripts": self.transcripts}
-        return next((case for case, holds in cases.items() if holds), "unlabelled")
+        if self.to_test:
+            return "test"
+        return next((case for case in ("mend", "drafts", "transcripts") if case in self.hints), "unlabelled")
 
 
 def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
@@ -182,8 +180,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
             if settings and result.to_test is None and not result.of_words:  # what was asked for does not do
                 raise
             result.notes.append(f"not used: {error}")
-            result.mend = result.mend or kind == "table"
-            result.drafts = result.drafts or NOT_CORRECTED in str(error)
+            result.hints |= {"mend"} if kind == "table" else {"drafts"} if NOT_CORRECTED in str(error) else set()
             continue
         if config and corpus:
             _add_labelled(result, *_divided(result, config, corpus))
@@ -196,7 +193,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     result.sound = audio_facts(result.recordings)
     result.unlabelled = len(result.sound.paths)
     if files := list(_transcripts(result)):
-        result.transcripts = True
+        result.hints.add("transcripts")
         endings = Counter(next(filter(path.name.lower().endswith, _TRANSCRIPTS)) for path in files)
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
         result.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
@@ -264,11 +261,11 @@ def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     siblings = Siblings()
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
         result.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
-        beside = sum(siblings.find(path, [".textgrid"]) is not None for path in result.recordings)
+        beside = sum(siblings.find(path, [TEXTGRID]) is not None for path in result.recordings)
         if beside and config.kind == "table":
             result.notes.append(f"not used: TextGrids beside {numbered(beside)}; corpus.kind=textgrid reads them")
     else:
-        result.refused = sum(siblings.find(path, [".textgrid", ".phn"]) is not None for path in others.paths)
+        result.refused = sum(siblings.find(path, [TEXTGRID, ".phn"]) is not None for path in others.paths)
     result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
     result.unlabelled = len(others.paths) - result.refused
     result.broken = others.unreadable
@@ -303,7 +300,7 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
         except InputError as error:
             if not _may_be_other(path):
                 result.notes.append(f"not used: {error}")
-                result.mend = result.mend or _has_labels(path, result.recordings)
+                result.hints |= {"mend"} if _has_labels(path, result.recordings) else set()
     if not rows:
         return None
     chosen = _splits({path: len(each) for path, each in rows.items()}, result.folder)
@@ -376,9 +373,9 @@ def _usable(config: CorpusConfig) -> int:
 def _as_textgrids(result: Survey) -> CorpusConfig | None:
     """Return the config for TextGrids beside recordings; None if there are none."""
     siblings = Siblings()
-    grids = [grid for path in result.recordings if (grid := siblings.find(path, [".textgrid"])) is not None]
+    grids = [grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None]
     if not grids:
-        alone = sum(path.suffix.lower() == ".textgrid" for path in files_below(result.folder))
+        alone = sum(path.suffix.lower() == TEXTGRID for path in files_below(result.folder))
         if alone:
             result.notes.append(f"not used: {alone} TextGrids without a recording of the same name in their folder")
         return None
@@ -397,6 +394,104 @@ def _as_timit(result: Survey) -> CorpusConfig | None:
 
 
 _KINDS = {"table": _as_tables, "textgrid": _as_textgrids, "elan": _as_elan, "timit": _as_timit}
+
+MAX_TEXTGRIDS = 60  # TextGrids that are read to choose a tier
+MAX_MEAN_DURATION = 0.3  # longest mean duration of the labels of a tier of phones, s
+_NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$", re.IGNORECASE)
+_NUMBER = re.compile(r"[\d.,%+-]+")
+
+
+@dataclass
+class TierLabels:
+    """The labels of all tiers of one name in several files, and these files."""
+
+    name: str
+    paths: set[Path] = field(default_factory=set)
+    entries: list[Interval] = field(default_factory=list)
+
+    @property
+    def mean_seconds(self) -> float:
+        """Return the mean duration of a label, s."""
+        return sum(entry.end - entry.start for entry in self.entries) / max(len(self.entries), 1)
+
+    @property
+    def may_be_phones(self) -> bool:
+        """Return whether the labels look like phones: without spaces, short, of short duration, and not numbers."""
+        labels, count = [entry.label for entry in self.entries], len(self.entries)
+        words = sum(label.split() != [label] for label in labels)
+        numbers = sum(_NUMBER.fullmatch(label) is not None for label in labels)
+        are_short = sum(map(len, labels)) <= 3.5 * count and self.mean_seconds <= MAX_MEAN_DURATION
+        return are_short and words <= 0.02 * count and numbers < 0.5 * count
+
+    def to_text(self) -> str:
+        """Return a short description."""
+        examples = " ".join(entry.label for entry in self.entries[:4])[:30]
+        return f"{self.name!r} ({len(self.entries)} labels, mean duration {self.mean_seconds:.2f} s: {examples} ...)"
+
+
+def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
+    """Choose the tier whose labels look like phones.
+
+    Parameters
+    ----------
+    grids : sequence of Path
+        TextGrids or files of ELAN, of which at most about 60 are read, spread over all.
+
+    Returns
+    -------
+    name : str
+        A name, or a pattern where the tiers of several speakers look like phones, or names in place of each other
+        where files differ; empty if no tier does.
+    note : str
+        The tiers found and the one chosen, for the user.
+    """
+    tiers: dict[str, TierLabels] = {}
+    problem = ""
+    for path in grids[:: max(len(grids) // MAX_TEXTGRIDS, 1)]:
+        try:
+            found = (read_eaf if path.suffix.lower() == EAF else read_tiers)(path).tiers
+        except InputError as error:
+            problem = problem or f"; {error}"
+            continue
+        for tier in (tier for tier in found if not tier.points):
+            of_name = tiers.setdefault(tier_key(tier.name), TierLabels(tier.name))
+            of_name.paths.add(path)
+            of_name.entries += [entry for entry in tier.entries if entry.label]
+    kind = "files of ELAN" if grids and grids[0].suffix.lower() == EAF else "TextGrids"
+    if not tiers:
+        return "", f"not used: {len(grids)} {kind} without a tier of intervals{problem}"
+    described = "; ".join(tier.to_text() for tier in tiers.values())
+    fit = [tier for tier in tiers.values() if tier.may_be_phones]
+    if not fit:
+        return "", f"not used: {len(grids)} {kind}, none of whose tiers looks like phones: {described}"
+    best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -len(tier.paths), tier.mean_seconds))
+    name = _pattern([tier.name for tier in fit], best.name)
+    if name == best.name:
+        name = "|".join([name, *_instead(best, fit, tiers.get(tier_key("confidence")))])
+    return name, f"tiers of the {kind}: {described}; {name!r} is taken for the phones (corpus.tier)"
+
+
+def _instead(best: TierLabels, fit: Sequence[TierLabels], drafts: TierLabels | None) -> list[str]:
+    """Return the names that a tier of phones has in files without the best one."""
+    apart = [tier for tier in fit if best.paths.isdisjoint(tier.paths)]
+    if apart and drafts and best.paths <= drafts.paths:  # decode's name is not what people call their own tier
+        return [min(apart, key=lambda tier: (_NAMES.search(tier.name) is None, tier.mean_seconds)).name]
+    return [tier.name for tier in apart if _NAMES.search(tier.name)]
+
+
+def _pattern(names: Sequence[str], best: str) -> str:
+    """Return a pattern for the tiers of several speakers, such as ``*-phones``; the best name where it is the only one.
+
+    What `best` has before or after a word like *phones* and a sign is taken for a speaker.
+    """
+    for pattern, place in ((r"(.+)([ \-_.:/@]\w+)", 2), (r"(\w+[ \-_.:/@])(.+)", 1)):
+        match = re.fullmatch(pattern, best)
+        if match is None or _NAMES.search(match[place]) is None:
+            continue
+        like = [name for name in names if (name.endswith(match[2]) if place == 2 else name.startswith(match[1]))]
+        if len(like) > 1:
+            return f"*{match[2]}" if place == 2 else f"{match[1]}*"
+    return best
 
 
 def describe(survey: Survey) -> str:

@@ -50,8 +50,8 @@ from speechctc.corpora.synthetic import (
     sample_speakers,
 )
 from speechctc.phones import espeak
-from speechctc.phones.folding import fold_labels
 from speechctc.phones.inventory import FOUND, named_inventory, pairs
+from speechctc.phones.label_rules import fold_labels
 from speechctc.phones.languages import find_voice
 from speechctc.phones.pronouncer import PhoneMapper, cmu_sources
 

@@ -35,7 +35,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, note_text
 from speechctc.corpora.table_rows import is_table, read_table
-from speechctc.corpora.textgrid import read_textgrids
+from speechctc.corpora.tiers import read_textgrids
 
 LAYOUT = 2  # version of the folders' layout and of the labels
 RATE = 16000  # of the recordings, Hz, as in TIMIT

@@ -20,8 +20,7 @@ from speechctc.audio.annotations import MAX_OVERLAP
 from speechctc.audio.recordings import ENDINGS as SOUNDS
 from speechctc.audio.recordings import walk
 from speechctc.core.errors import InputError, optional, with_extra
-from speechctc.core.text_files import Text, read_text
-from speechctc.phones.texts import most_unpacked, read_unpacked
+from speechctc.core.text_files import Text, most_unpacked, read_text, read_unpacked
 
 TRANS = ".trans.txt"
 SCP = "wav.scp"
@@ -35,7 +34,6 @@ _UNPACK = [
         r"(?:\S*/)?flac (?:(?:-[cds]+|--decode|--stdout|--silent) )+FILE",
         r"(?:\S*/)?sph2pipe (?:(?:-f (?:wav|rif)|-p|-c (?P<channel>[12])) )+FILE(?: -)?",
         r"(?:\S*/)?sox (?:-t \w+ )?FILE (?:-[rbe] \S+ )*-t wav (?:-[rbe] \S+ )*-(?: remix (?P<channel>\d+))?",
-        r"(?:\S*/)?cat FILE",
     )
 ]
 
@@ -82,34 +80,28 @@ def _kaldi(folder: Path) -> Iterator[Values]:
     segments = {id: rest.split() for id, rest in _pairs(folder / "segments")}
     speakers, sexes = dict(_pairs(folder / "utt2spk")), dict(_pairs(folder / "spk2gender"))
     for id, words in _pairs(folder / "text", needed=True):
-        recording, *fields = segments.get(id, [id])
+        recording, *times = segments.get(id, [id])
         speaker = speakers.get(id, "")
         traits = {"words": words, "speaker": speaker, "sex": sexes.get(speaker, "")}
-        yield {"id": id, **traits, **_stretch(fields, recordings.get(recording, {"audio": ""}))}
+        yield {"id": id, **traits, **_stretch(times, recordings.get(recording, {"audio": ""}))}
 
 
-def _stretch(fields: list[str], recording: Values) -> Values:
-    """Return the columns of a recording of which ``segments`` names start, end and perhaps a channel, from 0."""
-    if not fields:
-        return recording
-    start, end, *channel = fields if len(fields) in (2, 3) else ("", "", "")
-    if channel and not (channel[0].isdecimal() and not (recording.get("channel") and int(channel[0]))):
-        return {
-            "problem": f"a line of segments that has not times, or a channel of its recording: {' '.join(fields)!r}"
-        }
-    number = {"channel": int(channel[0]) + 1} if channel and not recording.get("channel") else {}
-    return {**recording, **number, "start": start, "end": end}
+def _stretch(times: list[str], recording: Values) -> Values:
+    """Return the columns of a recording of which ``segments`` names start and end."""
+    if len(times) not in (0, 2):
+        return {"problem": f"a line of segments that has not two times: {' '.join(times)!r}"}
+    return {**recording, **dict(zip(TIMES, times, strict=False))}
 
 
 def _recording(place: str) -> Values:
     """Return the columns of an entry of ``wav.scp``: of a command that only unpacks a recording, those of that one."""
     if not place.endswith("|"):
         return {"audio": place}
-    found = next(filter(None, (each.fullmatch(place[:-1].strip()) for each in _UNPACK)), None)
-    if found is None:
-        return {"problem": f"a command of {SCP} that may change the sound: {place[:80]!r}"}
-    named = found.groupdict()
-    return {"audio": named["file"].strip("'\""), "channel": named.get("channel")}
+    for command in _UNPACK:
+        if found := command.fullmatch(place[:-1].strip()):
+            named = found.groupdict()
+            return {"audio": named["file"].strip("'\""), "channel": named.get("channel")}
+    return {"problem": f"a command of {SCP} that may change the sound: {place[:80]!r}"}
 
 
 def _pairs(path: Path, needed: bool = False) -> Iterator[tuple[str, str]]:
@@ -195,7 +187,6 @@ _TRAITS = frozenset(TRAITS)
 _TEXTS = ("audio", *OPTIONAL)
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-SPREADSHEETS = (".xls", ".ods", ".numbers")
 _DELIMITERS = "\t,;"  # what separates columns
 _SPACE = " \t\n\u00a0\ufeff"
 _DECIMAL = re.compile(r"-?\d*,\d+")
@@ -298,13 +289,9 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     if path.is_dir() and (values := read_folder(path)) is not None:
         return Table((_folder_row(line, each) for line, each in enumerate(values, start=1)), "")
     ending = ending_of(path)
-    if ending in SPREADSHEETS:
-        raise InputError(f"{path}: a spreadsheet, not a table in a text file", "save it as .xlsx or as CSV (UTF-8)")
     if ending not in ENDINGS:
-        endings = ", ".join(ENDINGS)
-        if not ending and not os.path.lexists(path):
-            raise InputError(f"{path}: no such file", f"give a table, whose name ends in one of {endings}")
-        raise InputError(f"{path}: not the ending of a table", f"use one of {endings}")
+        fix = f"use one of {', '.join(ENDINGS)}; save a spreadsheet as .xlsx or CSV (UTF-8)"
+        raise InputError(f"{path}: not the ending of a table", fix)
     if not os.path.isfile(path):  # False of a path that is too long, too
         raise InputError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}", "check corpus.tables")
     text, note = read_cells(path, REQUIRED)
@@ -321,7 +308,7 @@ def _delimited_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Ro
     """Yield the rows below the header. In TSV, quotes are plain characters, unless they enclose a field."""
     lines, first = io.StringIO(text), 1
     header = next(lines, "")
-    while header and (not header.strip(_EMPTY) or header.lower().startswith("sep=")):
+    while header and not header.strip(_EMPTY):
         header, first = next(lines, ""), first + 1
     delimiter = max(_DELIMITERS, key=header.count)
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
@@ -400,17 +387,9 @@ def _json_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Row]:
         if not source.strip():
             continue
         try:
-            values = json.loads(source)
-        except (ValueError, RecursionError) as error:
-            yield Row(line, problem=f"not a JSON object on one line ({str(error)[:200]})")
-            continue
-        if not isinstance(values, dict):
-            yield Row(line, problem="not a JSON object, which starts with {")
-            continue
-        try:
-            entries = of_object(values, path)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            yield Row(line, problem="a manifest's entry with a field of another kind")
+            entries = of_object(dict(json.loads(source)), path)
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            yield Row(line, problem=f"not a JSON object of a manifest, on one line ({str(error)[:200]})")
             continue
         for each in entries:
             usual = _as_here(tuple(each))
@@ -428,14 +407,13 @@ def _folder_row(line: int, values: dict[str, Any]) -> Row:
 
 def _row(line: int, values: dict[str, Any]) -> Row:
     """Return the row of plain values, whose phones may be a list or a text of labels."""
-    phones = values.get("phones", "")
-    if phones is None and "words" in values:
-        labels: tuple[str, ...] | None = None
+    phones = values.get("phones")
+    labels: tuple[str, ...] | None = None
+    if isinstance(phones, list) and all(isinstance(label, str) and label.split() == [label] for label in phones):
+        labels = tuple(phones)
     elif isinstance(phones, str):
         labels = tuple(phones.split()) or None
-    elif isinstance(phones, list) and all(isinstance(label, str) and label.split() == [label] for label in phones):
-        labels = tuple(phones)
-    else:
+    elif phones is not None:
         return Row(line, str(values.get("id", "")), problem="phones are neither a line of labels nor a list of them")
     audio, id, speaker, channel, start, end = map(_text, map(values.get, (*_TEXTS, *TIMES)))
     if "id" not in values:
@@ -443,12 +421,11 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
         return Row(line, id, problem=f"channel {channel[:40]!r} is not a number from 1")
     words = values.get("words")
-    if isinstance(words, list):
-        words = " ".join(map(str, words))
+    words = " ".join(map(str, words)) if isinstance(words, list) else _text(words)
     named = () if _TRAITS.isdisjoint(values) else TRAITS  # most tables have none
     traits = tuple((name, text) for name in named if (text := _text(values.get(name))))
     number = int(channel) if channel else None
-    return Row(line, id, audio, labels, speaker, number, _text(words), start=start, end=end, traits=traits)
+    return Row(line, id, audio, labels, speaker, number, words, start=start, end=end, traits=traits)
 
 
 def read_cells(path: Path, columns: Iterable[str]) -> Text:

@@ -20,8 +20,8 @@ from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_tables
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import choose_dev
-from speechctc.phones.folding import fold_labels
 from speechctc.phones.inventory import named_inventory
+from speechctc.phones.label_rules import fold_labels
 
 _TABLES = read_tables(__file__)
 CORE_TEST, DEV = frozenset(_TABLES["core_test"].split()), frozenset(_TABLES["dev"].split())
@@ -66,25 +66,14 @@ def read_timit(root: Path, phone_set: str = "timit61", dev_share: float = 0.1, n
         held = ", ".join(f"{len(files)} utterances in {side.upper()}" for side, files in sides.items() if files)
         raise InputError(f"{root}: no recordings with .PHN files in a TRAIN folder, only {held}", "add TRAIN")
     members, more = divide(sides, dev_share)
-    utterances: dict[str, list[Utterance]] = {split: [] for split in SPLITS}
-    rejected: dict[str, list[Rejected]] = {split: [] for split in SPLITS}
-    for split in SPLITS:
-        for files in members[split]:
-            try:
-                utterances[split].append(_utterance(files, phone_set))
-            except InputError as error:
-                rejected[split].append(Rejected(files.id, error.what))
+    read = {split: [_read(files, phone_set) for files in members[split]] for split in SPLITS}
+    utterances = {split: tuple(each for each in read[split] if isinstance(each, Utterance)) for split in SPLITS}
+    rejected = {split: tuple(each for each in read[split] if isinstance(each, Rejected)) for split in SPLITS}
     if not utterances["train"] and rejected["train"]:
-        first = rejected["train"][0].reason
-        what = f"{root}: none of TRAIN's {len(rejected['train'])} utterances can be used; {first}"
-        raise InputError(what, "correct them")
-    return Corpus(
-        {split: tuple(utterances[split]) for split in SPLITS},
-        phone_set,
-        {split: tuple(rejected[split]) for split in SPLITS},
-        tuple(notes + more),
-        dev_from_train=len(members["train"]) < len(sides["train"]),
-    )
+        what = f"{root}: none of TRAIN's {len(rejected['train'])} utterances can be used"
+        raise InputError(f"{what}; {rejected['train'][0].reason}", "correct them")
+    from_train = len(members["train"]) < len(sides["train"])
+    return Corpus(utterances, phone_set, rejected, tuple(notes + more), dev_from_train=from_train)
 
 
 def divide(sides: dict[str, list[Files]], dev_share: float) -> tuple[dict[str, list[Files]], list[str]]:
@@ -128,17 +117,21 @@ def divide(sides: dict[str, list[Files]], dev_share: float) -> tuple[dict[str, l
 
 def _check_complete(members: dict[str, list[Files]]) -> None:
     for split, count in COMPLETE.items():
-        whole = [files for files in members[split] if files.audio and files.phn]
-        if len(whole) == count:
-            continue
-        by_speaker = Counter(files.speaker for files in whole)
-        short = [name for name in sorted({files.speaker for files in members[split]}) if by_speaker[name] != SENTENCES]
-        examples = ", ".join(f"{name} {by_speaker[name]}" for name in short[:5]) + (", ..." if len(short) > 5 else "")
-        raise InputError(
-            f"all speakers of TIMIT are present, but {len(whole)} {split} utterances instead of {count} ({examples} "
-            f"instead of {SENTENCES})",
-            "copy the corpus again; it is read in part only where whole speakers are missing",
-        )
+        whole: Counter[str] = Counter()
+        for files in members[split]:
+            whole[files.speaker] += bool(files.audio and files.phn)
+        if whole.total() != count:
+            short = [f"{name} {number}" for name, number in sorted(whole.items()) if number != SENTENCES]
+            what = f"all speakers of TIMIT are present, but {whole.total()} {split} utterances instead of {count}"
+            what += f" ({first_few(short, 5)} instead of {SENTENCES})"
+            raise InputError(what, "copy the corpus again; it is read in part only where whole speakers are missing")
+
+
+def _read(files: Files, phone_set: str) -> Utterance | Rejected:
+    try:
+        return _utterance(files, phone_set)
+    except InputError as error:
+        return Rejected(files.id, error.what)
 
 
 def _utterance(files: Files, phone_set: str) -> Utterance:
@@ -185,12 +178,10 @@ def find_files(root: Path) -> tuple[dict[str, list[Files]], list[str]]:
     Raises
     ------
     InputError
-        The folder does not exist, is empty, or has no files in TIMIT's layout.
+        The folder does not exist, or has no files in TIMIT's layout.
     """
-    if not root.exists():
-        raise InputError(f"{root}: no such folder", "set corpus.root to the folder that holds TIMIT's TRAIN and TEST")
     if not root.is_dir():
-        raise InputError(f"{root}: a file, not a folder", "set corpus.root to the folder that holds TRAIN and TEST")
+        raise InputError(f"{root}: no such folder", "set corpus.root to the folder that holds TIMIT's TRAIN and TEST")
     found: dict[str, dict[str, Files]] = {side: {} for side in SPLITS}
     dialect_sentences, doubles = 0, list[str]()
     for folder, names in _folders(root):
@@ -211,7 +202,8 @@ def find_files(root: Path) -> tuple[dict[str, list[Files]], list[str]]:
             else:
                 doubles.append(str((folder / name).relative_to(root)))
     if not any(found.values()):
-        raise _nothing(root)
+        what = f"{root}: no utterances; looked for TRAIN/<region>/<speaker>/<sentence>.WAV and .PHN, in any case"
+        raise InputError(what, "set corpus.root to the folder above TRAIN, or corpus.kind to table for others")
     notes = [f"SA sentences left out ({dialect_sentences})"] if dialect_sentences else []
     if doubles:
         notes.append(f"{len(doubles)} second files of the same utterances ({first_few(doubles, 3)}) are not used")
@@ -277,19 +269,3 @@ def _place(parts: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         if parts[k].lower() in SPLITS:
             return parts[k].lower(), parts[k + 1 :]
     return "", ()
-
-
-def _nothing(root: Path) -> InputError:
-    """Return the error for a folder without utterances: what was looked for, and what the folder has."""
-    names = [name for _, names in _folders(root) for name in names]
-    if not names:
-        return InputError(f"{root}: the folder is empty", "copy TIMIT there, or set corpus.root to where it is")
-    layout = "looked for TRAIN/<region>/<speaker>/<sentence>.WAV and .PHN, in any letter case, at any depth"
-    if root.name.lower() in SPLITS:
-        return InputError(f"{root}: {layout}", f"set corpus.root to the folder above: {root.parent}")
-    endings = sorted({Path(name).suffix.lower() or "no ending" for name in names})
-    top = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in root.iterdir())
-    return InputError(
-        f"{root}: no utterances in {len(names)} files ({first_few(endings, 6)}); in it: {first_few(top, 6)}; {layout}",
-        "set corpus.root to the corpus, or corpus.kind to table for recordings of your own",
-    )

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
-from speechctc.audio import sound_file
-from speechctc.audio.annotations import MAX_OVERLAP, PHN_RATE, Interval, choose_tier, read_phn, read_textgrid
+from speechctc.audio.annotations import MAX_OVERLAP, Interval, choose_tier, read_phn, read_textgrid
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import (
@@ -97,7 +96,7 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     file : Path
         A .PHN file, a TextGrid, or a text file with labels separated by white space.
     recording : Path
-        The times of a .PHN file are in its samples.
+        Of a file of ELAN that links to several, the one that the times are of.
     choice : TranscriptOptions
 
     Raises
@@ -111,7 +110,7 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     if ending == ".textgrid":
         return _of_intervals(file, read_textgrid(file, tier), choice.limits)
     if ending == ".phn":
-        return Transcript(tuple(each.label for each in read_phn(file, _rate(recording))), file)
+        return Transcript(tuple(each.label for each in read_phn(file)), file)
     text, note = read_text(file)
     return Transcript(tuple(text.split()), file, note)
 
@@ -165,13 +164,6 @@ def _limits(where: str, parts: Sequence[Phrase]) -> tuple[Phrase, ...]:
 def _quoted(part: Phrase) -> str:
     text = " ".join(part.labels)
     return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
-
-
-def _rate(recording: Path) -> int:
-    try:
-        return sound_file.info(recording).rate
-    except InputError:  # reported when the recording is read
-        return PHN_RATE
 
 
 def read_sidecars(
@@ -249,45 +241,25 @@ def is_table(file: Path) -> bool:
 
 
 def in_table(
-    table: Path, recordings: Sequence[Recording] | None, choice: TranscriptOptions, spare: list[str] | None = None
+    table: Path, recordings: Sequence[Recording] | None, choice: TranscriptOptions
 ) -> list[tuple[Recording, TranscriptOrError]]:
     """Pair the rows of a table with recordings, by their ids or file names; with None, with those that it names.
 
     A recording gets the channel that its row names, and the error of a row that is damaged or has no labels. Rows with
-    times are the phrases of their recording. The ids of rows that are of none of the recordings are added to `spare`.
+    times are the phrases of their recording.
 
     Raises
     ------
     InputError
         The table cannot be read, no row has such labels, or times are none, or are empty or overlap.
     """
-    found, note = read_table(table)
-    labels = choice.labels
-    rows = [row._replace(audio=_audio(table.parent, row)) for row in found]
-    bad = _damaged(table, rows, labels)
-    merged = _merged(table, [each for each in rows if each not in bad], choice)
-
-    def transcript(row: Row) -> TranscriptOrError:
-        if row in bad:
-            return bad[row]
-        phrases = merged[row]
-        read = tuple(label for part in phrases for label in part.labels) if phrases else _labels_of(row, labels) or ()
-        limits = () if choice.limits is False else phrases
-        return Transcript(read, table, note, limits, dict(row.traits).get("language", ""))
-
+    entries = _entries(table, choice)
     if recordings is None:
-        every = sorted((*merged, *bad), key=lambda row: row.line)
-        return [(each, transcript(row)) for row, each in zip(every, _recordings(table, every), strict=True)]
-    rows_of, bad_of = (_rows_by_recording(table, list(each)) for each in (merged, bad))
+        return list(zip(_recordings(table, list(entries)), entries.values(), strict=True))
+    rows_of = _rows_by_recording(table, list(entries))
     tasks: list[tuple[Recording, TranscriptOrError]] = []
-    taken: set[Row] = set()
     for recording in recordings:
-        own, wrong = rows_of(recording.path), bad_of(recording.path)
-        taken |= {*own, *wrong}
-        if len({row.audio for row in wrong}) == 1:
-            tasks += [(recording, bad[row]) for row in wrong]
-            if not own:
-                continue
+        own = rows_of(recording.path)
         if not own or len({row.channel for row in own}) < len(own) or len({row.audio for row in own}) > 1:
             what = f"{len(own)} rows that fit it" if own else "no row of its name among the ids and recordings"
             fix = "write its folder before its name in the column audio, or in the column speaker"
@@ -296,10 +268,29 @@ def in_table(
         for row in own:
             name = recording.name if len(own) == 1 else recording.name.with_name(_of(recording.name.name, row.channel))
             speaker = row.speaker or recording.speaker
-            tasks.append((recording._replace(name=name, channel=row.channel, speaker=speaker), transcript(row)))
-    if spare is not None:
-        spare += [row.id or f"line {row.line}" for row in (*merged, *bad) if row not in taken]
+            tasks.append((recording._replace(name=name, channel=row.channel, speaker=speaker), entries[row]))
     return tasks
+
+
+def _entries(table: Path, choice: TranscriptOptions) -> dict[Row, TranscriptOrError]:
+    """Return the rows of a table, those of the phrases of one recording as one, each with its transcript or error."""
+    found, note = read_table(table)
+    labels = choice.labels
+    rows = [row._replace(audio=_audio(table.parent, row)) for row in found]
+    entries: dict[Row, TranscriptOrError] = {
+        each: InputError(f"{table}, line {each.line}: {each.problem or f'no {labels}'}", "correct the line")
+        for each in rows
+        if each.problem or _labels_of(each, labels) is None
+    }
+    if len(entries) == len(rows):
+        if labels == "phones" and any(each.words for each in rows):
+            raise InputError(f"{table}: has words and no phones", "give it with --words")
+        raise next(error for error in entries.values() if isinstance(error, InputError))
+    for row, phrases in _merged(table, [each for each in rows if each not in entries], choice).items():
+        read = tuple(label for part in phrases for label in part.labels) if phrases else _labels_of(row, labels) or ()
+        limits = () if choice.limits is False else phrases
+        entries[row] = Transcript(read, table, note, limits, dict(row.traits).get("language", ""))
+    return dict(sorted(entries.items(), key=lambda entry: entry[0].line))
 
 
 def _recordings(table: Path, rows: Sequence[Row]) -> list[Recording]:
@@ -320,20 +311,6 @@ def _audio(base: Path, row: Row) -> str:
     tails = [PurePath(*folders[k:], name) for k in range(len(folders))]
     names = [row.audio, *map(str, tails), *([str(PurePath(row.speaker, name))] if row.speaker else [])]
     return next((found for each in names if (found := spelling_of(base, each))), row.audio)
-
-
-def _damaged(table: Path, rows: Sequence[Row], labels: Labels) -> dict[Row, InputError]:
-    """Return the errors of the rows that are damaged or have no labels; raise the first where all are."""
-    bad = {
-        each: InputError(f"{table}, line {each.line}: {each.problem or f'no {labels}'}", "correct the line")
-        for each in rows
-        if each.problem or _labels_of(each, labels) is None
-    }
-    if bad and len(bad) == len(rows):
-        if labels == "phones" and any(each.words for each in rows):
-            raise InputError(f"{table}: has words and no phones", "give it with --words")
-        raise bad[rows[0]]
-    return bad
 
 
 def _labels_of(row: Row, labels: Labels) -> tuple[str, ...] | None:
@@ -454,10 +431,7 @@ def find_tasks(
         fix = f"{option} takes a table, a folder of texts, or the text of one recording: a file, not the"
         raise InputError(f"{given}: no such file", f"{fix} {choice.labels} themselves")
     if given is not None and not given.is_dir() and is_table(given):
-        spare: list[str] = []
-        pairs = in_table(given, find_recordings(arguments) if arguments else None, choice, spare)
-        if spare and any(map(os.path.isdir, arguments)):
-            reporter.note(f"{given}: rows that fit no recording: {first_few(spare)}")
+        pairs = in_table(given, find_recordings(arguments) if arguments else None, choice)
         if not arguments:
             reporter.note(*chosen_outside(given, given.parent, (recording.path for recording, _ in pairs)))
         return _noted_tasks(pairs, reporter)
@@ -468,21 +442,11 @@ def find_tasks(
     reporter.note(*left_out(arguments))
     if not recordings:
         raise InputError("no recording to align", "name one, or give --transcripts TABLE")
-    if given is not None and given.is_dir() and any(map(os.path.isdir, arguments)):
-        if spare := _spare(given, recordings, choice):
-            reporter.note(f"{given}: transcripts that fit no recording: {first_few(spare)}")
     if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir())):
         of = "--phones are" if phones is not None else f"{given} is"
         fix = f"use --{'transcripts' if choice.labels == 'phones' else 'words'} with a table or a folder"
         raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
     return _noted_tasks(zip(recordings, _known(recordings, phones, given, choice, reporter), strict=True), reporter)
-
-
-def _spare(folder: Path, recordings: Sequence[Recording], choice: TranscriptOptions) -> list[str]:
-    """Return the names of transcripts in a folder that no recording has, and that speechctc has not written."""
-    stems = {nfc(each.path.stem).lower() for each in recordings}
-    files = (folder / name for name in sorted(os.listdir(folder)) if Path(name).suffix.lower() in _endings(choice))
-    return [file.name for file in files if nfc(file.stem).lower() not in stems and written.changed([file])]
 
 
 def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter: Reporter) -> list[Task]:

@@ -15,11 +15,10 @@ from speechctc.core.errors import InputError, counted, first_few
 from speechctc.core.parallel import attempt
 from speechctc.corpora.corpus import Corpus, note_text
 from speechctc.phones.espeak import Reader, voices
-from speechctc.phones.inventory import FOUND, named_inventory
+from speechctc.phones.inventory import FOUND, Word, named_inventory
 from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.languages import plain_code
 from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
-from speechctc.phones.texts import Word
 
 if TYPE_CHECKING:
     from speechctc.config.schema import CorpusConfig

@@ -20,9 +20,8 @@ from speechctc.model import checkpoint
 from speechctc.phones.articulation import Match, PhoneFeatures, is_arpabet, match_phones, sounds_of
 from speechctc.phones.espeak import phones_of_language, voices
 from speechctc.phones.inventory import BLANK, SILENCES, TIES, Inventory, nfc
-from speechctc.phones.label_rules import apply_marks, divide_phone, segment_ipa
+from speechctc.phones.label_rules import apply_marks, divide_phone, from_xsampa, segment_ipa
 from speechctc.phones.languages import LISTED, alias_note, find_voice
-from speechctc.phones.notations import from_xsampa
 
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from speechctc.core import files
 from speechctc.core.errors import InputError, first_few
+from speechctc.core.text_files import read_unpacked
 from speechctc.lm.ngram import FLOOR, START, Ngram
 from speechctc.phones.inventory import Inventory, inventory_of
-from speechctc.phones.texts import read_unpacked
 
 START_WORD, END_WORD, UNKNOWN_WORD = "<s>", "</s>", "<unk>"
 SPECIAL = frozenset((START_WORD, END_WORD, UNKNOWN_WORD))

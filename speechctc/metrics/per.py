@@ -35,9 +35,8 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.core.errors import with_extra
 from speechctc.metrics.edits import cheapest_edits
 from speechctc.phones.articulation import FAR, distance, ipa, is_arpabet, sounds_of
-from speechctc.phones.folding import Folding, parse_folding
 from speechctc.phones.inventory import SILENCES, TIMIT39, TIMIT48, TIMIT61, Inventory
-from speechctc.phones.label_rules import is_tone
+from speechctc.phones.label_rules import Folding, is_tone, parse_folding
 
 MIN_PHONES = 500  # a score on fewer phones or speakers is not reliable
 MIN_SPEAKERS = 3

@@ -1,4 +1,4 @@
-"""Phone labels and their spellings; inventories: the sets of TIMIT and CMU, sets found in a corpus, class numbers.
+"""Phone labels and their spellings; inventories: the sets of TIMIT and CMU, found sets, class numbers; texts of phones.
 
 The blank is class 0 and phones count from 1: a net over an inventory of N phones has N + 1 classes.
 
@@ -15,12 +15,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby, pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from speechctc.core.errors import InputError, first_few
-from speechctc.core.text_files import read_tables
+from speechctc.core.text_files import read_tables, read_unpacked
 
 TABLES = read_tables(__file__)
 
@@ -35,7 +36,6 @@ EQUIVALENTS = pairs(TABLES["equivalents"])  # characters that are another way to
 _SHAPES = str.maketrans(EQUIVALENTS | pairs(TABLES["look_alikes"]) | dict.fromkeys(TIES + TABLES["invisible"], ""))
 _DIGITS = str.maketrans("˥˦˧˨˩¹²³⁴⁵", "5432112345")
 _RAISED = str.maketrans("ʰʷʲ", "hwj")
-_TONE_LETTERS, _TONE_MARKS = frozenset("˥˦˧˨˩"), frozenset("\u0300\u0301\u0302\u0304\u030b\u030c\u030f")
 LETTER_TONES = "˥˦˧˨˩ꜛꜜ↗↘⁰¹²³⁴⁵⁶⁷⁸⁹"  # tones that are written after a letter, not on it
 _STRESS = "'ˌ"  # before a label; the shape of ˈ is '
 
@@ -53,25 +53,17 @@ def tones_joined(label: str) -> str:
     return "".join(parts)
 
 
-class _Forms(dict[str, str]):
-    """The composed form of every label that was asked for."""
-
-    def __missing__(self, label: str) -> str:
-        self[label] = form = nfc(label)
-        return form
-
-
 class Spellings:
     """Convert labels to NFC, and count those that were in another form."""
 
     def __init__(self) -> None:
         self._changed: Counter[str] = Counter()
-        self._forms = _Forms()
+        self._form = cache(nfc)
 
     def read(self, labels: Iterable[str]) -> tuple[str, ...]:
         """Return the labels in NFC; equal labels are one object, so that a large corpus takes less memory."""
         raw = tuple(labels)
-        composed = tuple(map(self._forms.__getitem__, raw))
+        composed = tuple(map(self._form, raw))
         if composed != raw:
             self._changed.update(new for new, old in zip(composed, raw, strict=True) if new != old)
         return composed
@@ -88,27 +80,13 @@ def spelling_variants(labels: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the groups of different labels that may be one phone.
 
     Labels of a group look alike (``g`` and ``ɡ``), are two notations of a sound (``ʦ`` and ``t͡s``, ``kh``, ``kʰ``) or
-    of a tone (``53`` and ``˥˧``), have tones as marks and as letters (``á`` and ``a˥˧``), or differ only in a stress
-    mark before them or in capitals (``AA`` and ``aa``; but ``tS`` and ``ts`` are two phones of SAMPA).
+    of a tone (``53`` and ``˥˧``), or differ only in a stress mark before them or in capitals (``AA`` and ``aa``; but
+    ``tS`` and ``ts`` are two phones of SAMPA).
     """
     groups: dict[str, list[str]] = {}
-    toned: dict[str, list[str]] = {}
     for label in sorted(set(labels)):
         groups.setdefault(spelling_key(label).translate(_RAISED | _DIGITS), []).append(label)
-        toned.setdefault(_toneless(label), []).append(label)
-    found = [tuple(group) for group in groups.values() if len(group) > 1]
-    return found + [tuple(own) for group in toned.values() if len(own := _in_two_notations(group)) > 1]
-
-
-def _toneless(label: str) -> str:
-    return "".join(sign for sign in unicodedata.normalize("NFD", label) if sign not in _TONE_LETTERS | _TONE_MARKS)
-
-
-def _in_two_notations(labels: Iterable[str]) -> list[str]:
-    """Return the labels that have a tone, if some have it as a mark and others as letters; else none."""
-    signs = {label: frozenset(unicodedata.normalize("NFD", label)) for label in labels}
-    marks, letters = ([one for one in signs if signs[one] & kind] for kind in (_TONE_MARKS, _TONE_LETTERS))
-    return sorted({*marks, *letters}) if marks and letters and {*marks} != {*letters} else []
+    return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
 def spelling_key(label: str) -> str:
@@ -202,14 +180,11 @@ class Inventory:
         return [self.phones[k - 1] for k in numbers]
 
     def _advice(self, label: str) -> str:
-        near = difflib.get_close_matches(label, self.phones, n=3, cutoff=0.4)
-        # sets that contain the label, in case the wrong set was named
         others = [name for name, phones in NAMED.items() if label.lower() in phones and name != self.name]
-        if near and not others:
-            return f"correct it (similar: {', '.join(near)}), or choose another set with corpus.phones"
-        if others:
+        if others:  # the wrong set may have been named
             return f"correct it, or set corpus.phones to a set that contains it: {', '.join(others)}"
-        return f"correct it (the set: {' '.join(self.phones)}), or choose another set with corpus.phones"
+        near = difflib.get_close_matches(label, self.phones, n=3, cutoff=0.4)
+        return f"correct it (the set: {' '.join(near or self.phones)}), or choose another set with corpus.phones"
 
 
 def frames_needed(classes: Sequence[int]) -> int:
@@ -253,3 +228,47 @@ def named_inventory(name: str) -> Inventory:
 def inventory_of(labels: Iterable[str]) -> Inventory:
     """Return the set of distinct labels, in Unicode's NFC and alphabetical order, named ``"found"``."""
     return Inventory(FOUND, tuple(sorted({nfc(label) for label in set(labels)})))
+
+
+Pronunciations = tuple[tuple[str, ...], ...]
+
+
+class Word(NamedTuple):
+    """A word of a text, without the punctuation around it, and its pronunciations, the most likely first.
+
+    No pronunciations: nothing can read the word.
+    """
+
+    text: str
+    pronunciations: Pronunciations
+
+
+def read_phone_text(path: Path) -> list[list[str]]:
+    """Return the phones of each line that has any, separated by spaces.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or there are no phones in it.
+    """
+    utterances = [words for line in read_unpacked(path, "a UTF-8 text").splitlines() if (words := line.split())]
+    if not utterances:
+        raise InputError(f"{path}: no phones in it", "write one utterance per line, its phones separated by spaces")
+    return utterances
+
+
+def encode_text(source: str, utterances: Sequence[Sequence[str]], inventory: Inventory) -> list[list[int]]:
+    """Return the class numbers of utterances; `source` names them in messages.
+
+    Raises
+    ------
+    InputError
+        Words are not phones of the inventory: how many, and which.
+    """
+    number = {phone: k for k, phone in enumerate(inventory.phones, start=BLANK + 1)}
+    spelled = [[inventory.normalise(word) for word in utterance] for utterance in utterances]
+    if unknown := [phone for phones in spelled for phone in phones if phone not in number]:
+        known = f"the {len(number)} phones ({inventory.name})"
+        what = f"{source}: {len(unknown)} words are not of {known}: {first_few([*dict.fromkeys(unknown)])}"
+        raise InputError(what, "correct them, or choose a language model or a phone set that has them")
+    return [[number[phone] for phone in phones] for phones in spelled]

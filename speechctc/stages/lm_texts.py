@@ -18,6 +18,7 @@ from speechctc.core.bundled import bundled_folder
 from speechctc.core.errors import InputError, columns, counted, first_few
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
+from speechctc.core.text_files import read_unpacked
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import Row, is_table, read_table
 from speechctc.inference.load import load_lm
@@ -26,10 +27,17 @@ from speechctc.lm.model import LanguageModel, NgramModel, sample
 from speechctc.lm.ngram import estimate
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
 from speechctc.phones.articulation import is_arpabet
-from speechctc.phones.inventory import FOUND, NAMED, Inventory, inventory_of, named_inventory
+from speechctc.phones.inventory import (
+    FOUND,
+    NAMED,
+    Inventory,
+    encode_text,
+    inventory_of,
+    named_inventory,
+    read_phone_text,
+)
 from speechctc.phones.label_rules import may_be_phone
 from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
-from speechctc.phones.texts import encode, read_text, read_unpacked
 
 MAX_PHONES = 500  # phones that texts may have: more are words
 SENTENCE_END = re.compile(r"(?<=[.!?;:…])[\"'”’»)\]]*\s+|(?<=[。！？।؟])\s*")
@@ -137,7 +145,7 @@ def phone_text(path: Path) -> PhoneText:
     """
     if (rows := _column(path, "phones")) is not None:
         return PhoneText(str(path), [row.phones for row in rows if row.phones])
-    return PhoneText(str(path), read_text(path))
+    return PhoneText(str(path), read_phone_text(path))
 
 
 def _in_set(text: PhoneText, inventory: Inventory, reporter: Reporter) -> PhoneText:
@@ -239,7 +247,7 @@ def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path, th
     InputError
         Something is at `out`, or a word of the text is not a phone of the set.
     """
-    labels = encode(text.name, text.utterances, inventory)
+    labels = encode_text(text.name, text.utterances, inventory)
     ngram = estimate(labels, len(inventory.phones) + 1, order, threshold=threshold)
     check_free(out)
     write_arpa(out, ngram, inventory)
@@ -275,7 +283,7 @@ def score_texts(
         if isinstance(lm, NgramModel) and lm.missing:
             reporter.warn(f"{path}: has no probability for {len(lm.missing)} phones: {first_few(lm.missing)}")
         for text in texts:
-            labels = encode(text.name, _in_set(text, lm.inventory, reporter).utterances, lm.inventory)
+            labels = encode_text(text.name, _in_set(text, lm.inventory, reporter).utterances, lm.inventory)
             found.append(perplexity(lm, str(path), text.name, labels))
     return found
 
@@ -289,7 +297,7 @@ def sample_texts(path: Path, count: int, seed: int, temperature: float, prefix: 
         It cannot be read, or the prefix has words that are not its phones.
     """
     lm = load_lm(path)
-    (begin,) = encode("--prefix", [prefix.split()], lm.inventory)
+    (begin,) = encode_text("--prefix", [prefix.split()], lm.inventory)
     for labels in sample(lm, count, seed, temperature, begin, longest):
         yield " ".join(lm.inventory.decode(labels))
 

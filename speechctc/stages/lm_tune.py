@@ -34,7 +34,7 @@ from speechctc.lm.search import (
     write_tuned,
 )
 from speechctc.metrics.per import draw_rates, edit_counts, few_of, known_speakers
-from speechctc.phones.folding import Folding, choose_folding
+from speechctc.phones.label_rules import Folding, choose_folding
 from speechctc.stages.split_scoring import HEARD, keep_dev, sound_of
 
 Counts = NDArray[np.int64]

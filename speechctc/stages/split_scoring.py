@@ -20,7 +20,7 @@ from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance, note_text
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.tier_utterances import UNCORRECTED
+from speechctc.corpora.tiers import UNCORRECTED
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -28,10 +28,15 @@ from speechctc.metrics.edits import right_phones
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.phones.articulation import match_phones
-from speechctc.phones.folding import Folding, choose_folding, parse_folding
 from speechctc.phones.inventory import SILENCES, Inventory, inventory_of
-from speechctc.phones.label_rules import are_strings, without_marks
-from speechctc.phones.notations import choose_symbols
+from speechctc.phones.label_rules import (
+    Folding,
+    are_strings,
+    choose_folding,
+    choose_symbols,
+    parse_folding,
+    without_marks,
+)
 
 HEARD = "corpus.uncorrected=false"
 """The setting that leaves labels out that a model wrote and nobody corrected: they say nothing of a model."""
@@ -147,8 +152,8 @@ def score_split(
     what : str
         The text of the progress bar.
     symbols : str
-        How the phones recognised are written; see `speechctc.phones.notations.choose_symbols`. The labels are compared
-        as they are where they have these symbols, and by tables where they are in another notation.
+        How the phones recognised are written; see `speechctc.phones.label_rules.choose_symbols`. The labels are
+        compared as they are where they have these symbols, and by tables where they are in another notation.
 
     Raises
     ------

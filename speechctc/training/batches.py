@@ -32,8 +32,8 @@ from speechctc.ctc.problem import frames_needed
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Shard, label_strings, read_split
 from speechctc.lm.model import PhoneLM
-from speechctc.phones.folding import choose_folding
 from speechctc.phones.inventory import Inventory
+from speechctc.phones.label_rules import choose_folding
 from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits
 
 RELEASE_BYTES = 8 * 2**20  # bytes of a shard to read before its mapped pages are released
