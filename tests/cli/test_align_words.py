@@ -202,31 +202,6 @@ def test_other_languages_than_english_have_the_model_of_any_language_where_there
     assert "the bundled model ipa" in speechctc("decode", "a.wav", "--language", "cy").err
 
 
-def test_transcripts_of_a_folder_that_no_recording_has_are_named(speechctc: Command, here: Path) -> None:
-    Path("rec").mkdir()
-    write_song(Path("rec/a.wav"), ["low", "mid"])
-    (here / "d.dict").write_text("SA low mid\n")
-    for name in ("a", "ä b"):
-        Path(f"rec/{name}.txt").write_text("sa")
-    use = ("--words", "rec", "--dictionary", "d.dict")
-    done = speechctc("align", "rec", *use, "--out", "rec/", "--format", "textgrid,audacity")
-    assert done.status == 0 and "rec: transcripts that fit no recording: ä b.txt" in done.err, done.err
-    again = speechctc("align", "rec", *use, "--out", "rec/", "--format", "textgrid,audacity")
-    assert again.err.count("ä b.txt") == 1 and "labels.txt" not in again.err
-    assert "no recording:" not in speechctc("align", "rec/a.wav", *use).err
-
-
-def test_rows_that_no_recording_of_a_folder_has_are_named(speechctc: Command, here: Path) -> None:
-    Path("rec").mkdir()
-    for name in ("a", "b"):
-        write_song(Path(f"rec/{name}.wav"), ["low", "mid"])
-    rows = "a\ta.wav\tlow mid\t0\t,1\na-2\ta.wav\tlow mid\t0,1\t,2\nz\tz.wav\tlow\t\t\nb\tb.wav\tlow mid\t\t\n"
-    (here / "t.tsv").write_text(f"id\taudio\tphones\tstart\tend\n{rows}y\ty.wav\t\t\t\n")
-    done = speechctc("align", "rec", "--transcripts", "t.tsv")
-    assert done.status == 0 and "t.tsv: rows that fit no recording: z, y\n" in done.err, done.err
-    assert "fit no recording" not in speechctc("align", "rec/a.wav", "--transcripts", "t.tsv").err
-
-
 def test_words_in_ipa_are_their_own_pronunciation(speechctc: Command, here: Path) -> None:
     for name, words in {"a": "kʰan ʔuɬ xupi", "b": "xupi"}.items():
         write_song(here / f"{name}.wav", "low mid high low mid high top low mid high".split())

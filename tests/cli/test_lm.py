@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.phones.texts import read_text
+from speechctc.phones.inventory import read_phone_text
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 
@@ -262,8 +262,8 @@ def test_language_models_that_will_not_do_are_one_line(speechctc: Command, model
 def test_texts_are_read_in_the_encodings_of_labels(tmp_path: Path, encoding: str) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes("low mid\r\ntop\rlow".encode(encoding))
-    assert read_text(text) == [["low", "mid"], ["top"], ["low"]]
+    assert read_phone_text(text) == [["low", "mid"], ["top"], ["low"]]
     for wrong in (b"low\0mid", "ʃ a".encode("cp1252", "ignore") + b"\xe9 b"):
         text.write_bytes(wrong)
         with pytest.raises(InputError, match=r"a.txt: cannot be read as a UTF-8 text \((.*a NUL character|not UTF-8)"):
-            read_text(text)
+            read_phone_text(text)

@@ -21,12 +21,12 @@ from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_arrays, shapes
 from speechctc.core.text_files import read_bytes
 from speechctc.features.shards import read_shard
-from speechctc.phones.texts import read_text as read_unpacked_text
+from speechctc.phones.inventory import read_phone_text
 
 READERS: list[Callable[[Path], object]] = [
     files.read_json,
     read_bytes,
-    read_unpacked_text,
+    read_phone_text,
     load_arrays,
     shapes,
     read_shard,

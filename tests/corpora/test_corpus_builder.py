@@ -23,12 +23,6 @@ def test_whole_speakers_are_held_out_by_share(share: float, count: int) -> None:
     assert f"dev: {count} of 20 training speakers" in note
 
 
-def test_the_choice_does_not_hang_on_the_order() -> None:
-    everyone = utterances([f"s{k}" for k in range(20)])
-    shuffled = random.Random(1).sample(everyone, len(everyone))
-    assert choose_dev(everyone, 0.2) == choose_dev(shuffled, 0.2)
-
-
 @pytest.mark.parametrize(("speakers", "why"), [(["one"], "all are by one speaker"), (["one", ""], "not all name")])
 def test_without_several_known_speakers_single_utterances_are_held_out(speakers: list[str], why: str) -> None:
     held, note = choose_dev(utterances(speakers, 10), 0.1)
@@ -70,11 +64,6 @@ def test_languages_without_dev_are_warned_of() -> None:
         )
     (warning,) = builder.to_corpus(0.4, True).warnings
     assert "dev has no utterance of some languages (with their utterances in training): cy (1); raise" in warning
-
-
-def test_a_single_utterance_stays_in_training() -> None:
-    held, note = choose_dev(utterances(["one"], 1), 0.5)
-    assert not held and "dev: none" in note
 
 
 def labelled(phones: dict[str, list[str]]) -> list[Utterance]:
@@ -126,11 +115,6 @@ def test_nothing_is_held_out_where_each_recording_has_a_label_of_its_own() -> No
     assert not held and "each utterance has a label that no other has" in note
 
 
-def test_a_named_phone_set_needs_no_labels_in_common() -> None:
-    held, _ = choose_dev(labelled({name: [name, name] for name in "abcdefghij"}), 0.2, named=True)
-    assert len(held) == 4
-
-
 def words(texts: dict[str, int], speaker: str = "") -> list[Utterance]:
     """Return so many utterances of each text, by name in an order in which no text is together."""
     everyone = [text for text, count in texts.items() for _ in range(count)]
@@ -164,12 +148,6 @@ def test_where_words_are_too_few_some_utterances_of_them_are_held_out(texts: dic
     count = round(0.2 * sum(texts.values()))
     assert len(corpus.splits["dev"]) == count
     assert corpus.repeats("dev").startswith(f"dev: {count} of {count} utterances have the labels of one in training")
-
-
-def test_speakers_come_before_words() -> None:
-    everyone = [replace(each, id=f"{k}-{each.id}", speaker=f"s{k}") for k in range(4) for each in words(WORDS)]
-    held, note = choose_dev(everyone, 0.25)
-    assert len({id[0] for id in held}) == 1 and len(held) == len(everyone) / 4 and "1 of 4 training speakers" in note
 
 
 @pytest.mark.parametrize(("count", "said"), [(2, False), (3, True), (0, False)])

@@ -1,6 +1,5 @@
 """The corpus that eSpeak NG speaks: what its labels say must be heard at the times they say."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -82,14 +81,6 @@ def test_phones_are_heard_where_their_times_say(corpus: Corpus) -> None:
     assert np.quantile(shares["s"], 0.1) > 0.5 > 0.2 > np.quantile(shares["a"], 0.9)
 
 
-def test_it_is_the_same_to_the_bit(folder: Path, tmp_path: Path) -> None:
-    shutil.copy(folder / "text.txt", tmp_path)
-    read_corpus(config(tmp_path))
-    for path in (folder / "corpus").rglob("*"):
-        twin = tmp_path / path.relative_to(folder)
-        assert path.is_dir() or twin.read_bytes() == path.read_bytes()
-
-
 def test_english_is_labelled_in_the_cmu_set(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n".join(f"My fear is that number {k} has a better hope" for k in range(20)))
     named = {each.id: each for each in read_corpus(config(tmp_path, "en-gb", phones="cmu39")).splits["train"]}
@@ -122,10 +113,3 @@ def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             read_corpus(made.model_copy(update={"root": tmp_path / "new", **settings}))
     assert not (tmp_path / "new").exists()
-
-
-def test_sentences_of_a_text(tmp_path: Path) -> None:
-    path = tmp_path / "t.txt"
-    path.write_text("One two three four five six seven. A b. " + "\n".join(f"word number {k}" for k in range(12)))
-    found = read_sentences(path, (3, 4))
-    assert found[:2] == ["One two three four", "five six seven."] and len(found) == 14

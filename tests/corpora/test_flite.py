@@ -80,12 +80,6 @@ def test_what_is_spoken_is_labelled_with_its_times(program: Path, tmp_path: Path
     assert spoken["dev"] and not spoken["train"] & spoken["dev"] and not spoken["train"] & spoken["test"]
 
 
-def test_without_a_text_the_sentences_of_the_package_are_spoken(program: Path, tmp_path: Path) -> None:
-    flite = {"utterances": 60}
-    corpus = read_corpus(CorpusConfig.model_validate({"kind": "flite", "root": tmp_path / "corpus", "flite": flite}))
-    assert sum(map(len, corpus.splits.values())) == 60 and corpus.inventory().phones == ("ah", "dh")
-
-
 def test_what_is_missing_is_said(tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_program(program, "print('Voices available: kal ')\n")
     with pytest.raises(InputError, match="flite has none of the voices awb"):

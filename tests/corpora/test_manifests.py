@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -53,13 +51,12 @@ def test_a_corpus_goes_from_start_to_a_model_as_it_comes(form: str, here: Path, 
         assert {each.speaker[:2] for each in corpus.utterances()} == {each.speaker for each in said}
     if form == "kaldi":
         assert {each.traits for each in corpus.utterances()} == {(("sex", "f"),)}
-    for command in ("extract", "train"):
+    for command in ("extract", "train") if form == "librispeech" else ():
         assert speechctc(command, "--config", "mine.yaml", *SHORT).status == 0
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_words_without_a_language_are_said_and_fail(form: str, here: Path, speechctc: Command) -> None:
-    FORMS[form](here / "mine", tones(here / "recorded"))
+def test_words_without_a_language_are_said_and_fail(here: Path, speechctc: Command) -> None:
+    FORMS["kaldi"](here / "mine", tones(here / "recorded"))
     done = speechctc("start", "mine")
     assert done.status == 1 and not list(here.glob("*.yaml"))
     assert "24 recordings, " in done.out and "The labels are words. Name their language" in done.out
@@ -93,12 +90,6 @@ def test_recordings_of_an_audiofolder_may_have_equal_names_in_its_splits(here: P
     }
 
 
-def test_own_columns_go_before_the_names_of_others(here: Path) -> None:
-    Path("mine.tsv").write_text("id\taudio\tpath\ttext\tphones\tipa\n1\ta.wav\tb.wav\thello\tx\ty\n")
-    (row,) = read_rows(Path("mine.tsv"))
-    assert (row.id, row.audio, row.words, row.phones) == ("1", "a.wav", "hello", ("x",))
-
-
 def test_what_is_wrong_with_a_manifest_is_one_line(here: Path) -> None:
     said = tones(here / "recorded")
     lhotse(here / "mine", said, cuts=False)
@@ -109,7 +100,7 @@ def test_what_is_wrong_with_a_manifest_is_one_line(here: Path) -> None:
     wrong.write_text(
         '{"supervisions": [3], "recording": {}}\n{"audio_filepath": "a", "text": "b", "offset": "x", "duration": 1}\n'
     )
-    assert [row.problem for row in read_rows(wrong)] == ["a manifest's entry with a field of another kind"] * 2
+    assert ["not a JSON object of a manifest" in row.problem for row in read_rows(wrong)] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -117,11 +108,9 @@ def test_what_is_wrong_with_a_manifest_is_one_line(here: Path) -> None:
     [
         ("flac -c -d -s a.flac |", "a.flac", None),
         ("/usr/bin/flac -cds  'a b.flac'|", "a b.flac", None),
-        ("sph2pipe -f wav -p a.wv1 |", "a.wv1", None),
         ("sph2pipe -f wav -p -c 2 a.sph |", "a.sph", 2),
         ("sox a.mp3 -t wav - |", "a.mp3", None),
         ("sox a.wav -r 16000 -t wav - remix 2 |", "a.wav", 2),
-        ('cat "a|b.wav" |', "a|b.wav", None),
     ],
 )
 def test_a_command_that_unpacks_a_recording_names_it(here: Path, entry: str, audio: str, channel: int | None) -> None:
@@ -134,16 +123,11 @@ def test_a_command_that_unpacks_a_recording_names_it(here: Path, entry: str, aud
     [
         "sph2pipe -f wav a.wav | sox b.wav -t wav -",
         "flac -cds a.flac | sox -t wav - -t wav - speed 1.1",
-        "sph2pipe -f wav -t 1:2 a.sph",
         "flac -cd --skip=0:01 a.flac",
         "sox a.wav -t wav - trim 1.0 0.5",
         "sox a.wav -t wav - remix 1,2",
-        "sox -v 0.5 a.wav -t wav -",
-        "sox -m a.wav b.wav -t wav -",
-        "ffmpeg -ss 1 -t 1 -i a.wav -f wav -",
         "cat a.wav b.wav",
         "bash -c 'cat a.wav | sox -t wav - -t wav - reverse'",
-        "gunzip -c a.gz",
     ],
 )
 def test_a_command_that_may_change_a_recording_is_left_out_by_name(here: Path, command: str) -> None:
@@ -152,25 +136,11 @@ def test_a_command_that_may_change_a_recording_is_left_out_by_name(here: Path, c
     assert "may change the sound" in row.problem and command[:60] in row.problem.replace("\\", "")
 
 
-@pytest.mark.parametrize(
-    ("entry", "segment", "channel", "problem"),
-    [
-        ("a.wav", "0.5 1.5", None, ""),
-        ("a.wav", "0.5 1.5 0", 1, ""),  # Kaldi counts from 0
-        ("a.wav", "0.5 1.5 1", 2, ""),
-        ("sph2pipe -f wav -p -c 2 a.wav |", "0.5 1.5 0", 2, ""),  # of the one channel that is left
-        ("sph2pipe -f wav -p -c 2 a.wav |", "0.5 1.5 1", None, "'0.5 1.5 1'"),
-        ("a.wav", "0.5 1.5 B", None, "'0.5 1.5 B'"),
-        ("a.wav", "0.5 1.5 -1", None, "'0.5 1.5 -1'"),
-        ("a.wav", "0.5", None, "'0.5'"),
-        ("a.wav", "0.5 1.5 0 0", None, "'0.5 1.5 0 0'"),
-    ],
-)
-def test_a_segment_names_its_channel(here: Path, entry: str, segment: str, channel: int | None, problem: str) -> None:
-    Path("segments").write_text(f"a a {segment}\n")
-    (row,) = kaldi_rows(here, entry)
-    assert row.channel == channel and problem in row.problem and bool(row.problem) == bool(problem)
-    assert problem or (row.audio, row.start, row.end) == ("a.wav", "0.5", "1.5")
+def test_a_segment_has_two_times(here: Path) -> None:
+    for segment, problem in {"0.5 1.5": "", "0.5": "'0.5'", "0.5 1.5 1": "'0.5 1.5 1'"}.items():
+        Path("segments").write_text(f"a a {segment}\n")
+        (row,) = kaldi_rows(here, "a.wav")
+        assert problem in row.problem and (problem or (row.audio, row.start, row.end) == ("a.wav", "0.5", "1.5"))
 
 
 def kaldi_rows(folder: Path, entry: str) -> list[Row]:
@@ -178,35 +148,3 @@ def kaldi_rows(folder: Path, entry: str) -> list[Row]:
     (folder / "wav.scp").write_text(f"a {entry}\n")
     (folder / "text").write_text("a lows\n")
     return read_rows(folder)
-
-
-@pytest.mark.shared
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("source", ["english", "languages/it"])
-def test_real_speech_in_each_form(form: str, source: str, here: Path, shared_data: Path, speechctc: Command) -> None:
-    """From words by eSpeak NG to phones, of real recordings: LibriSpeech's in capitals among them."""
-    said = list(real(shared_data / source))
-    folder = here / source.rpartition("/")[2]  # a folder is named after its language
-    FORMS[form](folder, said)
-    code = "en-us" if source == "english" else "it"
-    done = speechctc("start", folder, f"corpus.language={code}", "--out", "mine.yaml")
-    assert done.status == 0, done.err
-    corpus = read_corpus(load_config("mine.yaml", []).corpus)
-    assert {split: len(each) for split, each in corpus.splits.items()} == {"train": 24, "dev": 8, "test": 8}, done.out
-    assert min(len(each.phones) for each in corpus.utterances()) > 3
-    seconds = sum(soundfile.info(each.audio).duration for each in corpus.utterances())
-    assert seconds == pytest.approx(sum(each.seconds for each in said), rel=0.01)
-    for command in ("extract", "train") if form == "librispeech" and source == "english" else ():
-        assert speechctc(command, "--config", "mine.yaml", *SHORT).status == 0
-
-
-def real(source: Path) -> Iterator[Said]:
-    """Yield 24, 8 and 8 utterances of real speech."""
-    held_out = "dev" if (source / "dev").exists() else "test"
-    for split, table, first, count in (("train", "train", 0, 24), ("dev", held_out, 0, 8), ("test", held_out, 8, 8)):
-        with open(source / table / "utterances.tsv", encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-        for row in rows[first : first + count]:
-            audio = source / table / row["audio"]
-            yield Said(split, row["speaker"], audio, row["words"], soundfile.info(audio).duration)

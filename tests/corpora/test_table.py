@@ -60,12 +60,6 @@ def test_three_formats_say_the_same(recordings: Path) -> None:
     assert utterances["1"].times is None
 
 
-def test_other_columns_any_order_and_spaces_do_not_matter(recordings: Path) -> None:
-    table = 'words, Phones ,seconds,AUDIO,id\n"A, B",x  y ,3.1, a.wav,1\n,x,1,b.wav,2\n'
-    corpus = read(recordings, train_csv=table, dev_csv=table.replace("1\n", "3\n").replace("2\n", "4\n"))
-    assert [(entry.id, entry.phones) for entry in corpus.splits["train"]] == [("1", ("x", "y")), ("2", ("x",))]
-
-
 def test_recordings_outside_of_the_folder_are_named(recordings: Path) -> None:
     """A table may be a stranger's, and name any file of the user's."""
     (other := recordings / "tables").mkdir()
@@ -113,15 +107,10 @@ def test_rows_with_times_are_pieces_of_their_recording(long: Path) -> None:
     ("times", "reason"),
     [
         ("0.5\t", "train.tsv, line 3: start and end are '0.5' and '', not seconds"),
-        ("\t0.5", "start and end are '' and '0.5', not seconds"),
-        ("1,000.5\t1001", "start and end are '1,000.5' and '1001', not seconds"),
-        ("1,5,2\t2", "start and end are '1,5,2' and '2', not seconds"),
         ("1,5\t2,1", "1.5 to 2.1 s of a recording of 2.00 s"),
         ("nan\tinf", "not seconds"),
         ("1\t0.5", "no time from 1 to 0.5 s"),
-        ("-1\t0.5", "no time from -1 to 0.5 s"),
         ("1\t2.1", "1 to 2.1 s of a recording of 2.00 s"),
-        ("3\t4", "3 to 4 s of a recording of 2.00 s"),
     ],
 )
 def test_rows_with_impossible_times_are_rejected(long: Path, times: str, reason: str) -> None:
@@ -158,22 +147,6 @@ def test_pieces_in_training_are_counted_where_they_overlap_with_those_of_other_s
     assert "dev that are also in the training split: 1" in notes("\t")
 
 
-def test_quotes_in_tsv_are_part_of_the_text_unless_they_enclose_a_field(recordings: Path) -> None:
-    rows = '1\ta.wav\tx\t"HELLO she said\n2\tb.wav\t"[""x"", ""y""]"\tok\n'
-    corpus = read(recordings, train_tsv="id\taudio\tphones\twords\n" + rows, dev_tsv=HEADER + "3\tc.wav\tx\n")
-    assert [entry.phones for entry in corpus.splits["train"]] == [("x",), ("x", "y")]
-
-
-def test_audio_is_beside_the_table_or_below_the_root(recordings: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "tables"
-    folder.mkdir()
-    table = f"{HEADER}1\ta.wav\tx\n2\tb.wav\tx\n"
-    with pytest.raises(InputError, match="none of 2 rows can be used; the first, .*line 2: no such recording"):
-        read(folder, train_tsv=table)
-    corpus = read(folder, root=recordings, train_tsv=table)
-    assert corpus.splits["train"][0].audio.parent == recordings
-
-
 @pytest.mark.parametrize(
     ("rows", "id", "reason"),
     [
@@ -181,16 +154,10 @@ def test_audio_is_beside_the_table_or_below_the_root(recordings: Path, tmp_path:
         ("1\ta.wav\tx\n\n2\tz.wav\ty\n", "2", "train.tsv, line 4: no such recording: "),
         ("1\ta.wav\tx\n2\t\ty\n", "2", "train.tsv, line 3: the audio path is empty"),
         ("1\ta.wav\tx\n\tb.wav\ty\n", "line 3", "train.tsv, line 3: the id is empty"),
-        (
-            "1\ta.wav\tx\n2\tb.wav\t \n",
-            "2",
-            "no phones: its cell of phones or words is empty; for a recording without speech, write []",
-        ),
+        ("1\ta.wav\tx\n2\tb.wav\t \n", "2", "empty; for a recording without speech, write [] as phones"),
         ("1\ta.wav\tx\n2\tb.wav\t[x y\n", "2", "phones are not a JSON list: '[x y'"),
         ("1\ta.wav\tx\n2\tb.wav\t[1, 2]\n", "2", "phones are neither a line of labels nor a list"),
         ("1\ta.wav\tx\n2\tb.wav\n", "line 3", "2 fields for 3 columns"),
-        ("1\ta.wav\tx\n2\tb.wav\tx\ty\n", "line 3", "4 fields for 3 columns"),
-        (f"1\ta.wav\tx\n2\t{'b' * 5000}.wav\ty\n", "2", "line 3: no such recording: "),
         (f"1\ta.wav\tx\n2\t{'b/' * 5000}.wav\ty\n", "2", "line 3: no such recording: "),
         ("1\ta.wav\tx\n2\tb.wav\t" + "[" * 9000 + "\n", "2", "phones are not a JSON list"),
     ],
@@ -205,14 +172,12 @@ def test_bad_rows_are_rejected_by_line_and_the_rest_goes_on(recordings: Path, ro
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("{not json", "line 2: not a JSON object on one line"),
-        ("[1]", "line 2: not a JSON object, which starts with {"),
+        ("{not json", "line 2: not a JSON object"),
+        ("[1]", "line 2: not a JSON object"),
         ('{"id": "2", "audio": "b.wav"}', "line 2: no phones"),
-        ('{"id": "2", "audio": "b.wav", "phones": ["x y"]}', "neither a line of labels nor a list of them"),
         ('{"id": "2", "audio": "b.wav", "phones": 7}', "neither a line of labels nor a list of them"),
         ('{"id": "2", "audio": null, "phones": "x"}', "the audio path is empty"),
-        ("[" * 100_000, "line 2: not a JSON object on one line"),
-        ('{"id": 2, "audio": "b.wav", "phones": "x", "channel": ' + "1" * 4301 + "}", "not a JSON object on one line"),
+        ("[" * 100_000, "line 2: not a JSON object"),
         ('{"id": 2, "audio": "b.wav", "phones": "x", "channel": "' + "1" * 4301 + '"}', "is not a number from 1"),
     ],
 )
@@ -232,9 +197,7 @@ def test_bad_json_rows_are_rejected_by_line(recordings: Path, row: str, reason: 
         ("train_tsv", "id\tplace\tphones\n1\ta\tx\n", "line 1: no column audio among: id, place, phones"),
         ("train_tsv", "1\ta.wav\tx\n", "line 1: no column audio and no phones or words among: 1, a.wav, x"),
         ("train_tsv", "\n\nid\taudio\tphones\tPhones \n1\ta\tx\ty\n", "line 3: several columns named phones"),
-        ("train_csv", "sep=;\n\n", "no column audio and no phones or words among: "),
         ("train_tsv", HEADER + "1\ta.wav\t\0\n", "line 2: a NUL character"),
-        ("train_ods", HEADER, "train.ods: a spreadsheet, .*; save it as .xlsx or as CSV"),
         ("train_xlsx", HEADER, "train.xlsx: not an Excel workbook"),
         ("train_doc", HEADER, "train.doc: not the ending of a table"),
     ],
@@ -248,10 +211,9 @@ PLAIN = [("1", "a.wav", "x é"), ("2", "b.wav", "é x")]
 LINES = {
     "semicolons": "id;audio;phones\n1;a.wav;x é\n2;b.wav;é x\n",
     "tabs": "id\taudio\tphones\n1\ta.wav\tx é\n2\tb.wav\té x\n",
-    "quotes": '"id";"audio";"phones"\n"1";"a.wav";"x é"\n"2";"b.wav";"é x"\n',
-    "headers": " ID ,Audio\u00a0, PHONES\n1,a.wav,x é\n2,b.wav,é x\n",
+    "quotes": '"id";"audio";"phones"\n"1";"a.wav";"[""x"", ""é""]"\n"2";"b.wav";"é x"\n',
+    "headers": " ID ,age,Audio\u00a0, PHONES\n1,9,a.wav,x  é\n2,8,b.wav,é x\n",
     "a first line": "\n,,\nid,audio,phones\n1,a.wav,x é\n2,b.wav,é x\n",
-    "excel's hint": "sep=;\nid;audio;phones\n1;a.wav;x é\n2;b.wav;é x\n",
     "empty rest": "id;audio;phones;;\n1;a.wav;x é;;\n2;b.wav;é x;;;\n;;;;\n;;;;\n",
     "backslashes": "id,audio,phones\n1,.\\a.wav,x é\n2,.\\b.wav,é x\n",
 }
@@ -269,7 +231,7 @@ def test_tables_as_spreadsheets_save_them(recordings: Path, text: str, ending: s
     assert not any(corpus.rejected.values()) and not corpus.warnings
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"])
+@pytest.mark.parametrize("encoding", ["utf-16-be", "cp1252"])
 def test_tables_in_other_encodings(recordings: Path, encoding: str) -> None:
     path = recordings / "train.csv"
     path.write_bytes(LINES["semicolons"].encode(encoding))
@@ -277,13 +239,6 @@ def test_tables_in_other_encodings(recordings: Path, encoding: str) -> None:
     assert {u.phones for split in SPLITS for u in corpus.splits[split]} == {("x", "é"), ("é", "x")}
     said = "train.csv, line 2: not UTF-8, read as Windows-1252 (it says 'é'); if that is wrong, save the file as UTF-8"
     assert (said in "".join(corpus.warnings)) == (encoding == "cp1252")
-
-
-def test_what_is_in_no_encoding_is_refused_by_line(recordings: Path) -> None:
-    path = recordings / "train.tsv"
-    path.write_bytes((HEADER + "1\ta.wav\tx\r2\tb.wav\t").encode() + b"\x9d\n")
-    with pytest.raises(InputError, match=r"train.tsv, line 3: neither UTF-8 nor Windows-1252 \(byte 0x9d\)"):
-        read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path)))
 
 
 def test_a_phone_written_in_two_ways_is_one(recordings: Path) -> None:
@@ -329,14 +284,9 @@ def test_labels_to_ignore_are_left_out_and_counted(recordings: Path) -> None:
 def test_tables_that_are_not_there_are_named(recordings: Path) -> None:
     with pytest.raises(InputError, match="corpus.tables.train is not set"):
         read_corpus(CorpusConfig(kind="table"))
-    wrong = {
-        "no.tsv": "no.tsv: no such file",
-        "ahoj": "ahoj: no such file; give a table",
-        "": "not the ending of a table",
-    }
-    for path, message in ((recordings / name, message) for name, message in wrong.items()):
+    for name, message in {"no.tsv": "no.tsv: no such file", "": "not the ending of a table"}.items():
         with pytest.raises(InputError, match=message):
-            read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=path)))
+            read_corpus(CorpusConfig(kind="table", tables=TablesConfig(train=recordings / name)))
 
 
 def test_a_split_may_be_in_several_tables(recordings: Path) -> None:
@@ -439,19 +389,13 @@ def test_a_workbook_has_the_rows_it_has_whatever_dimension_it_claims(workbook: W
     ("rows", "why"),
     [
         ('<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>', "more than 20,000,000 cells"),
-        ("".join(f'<row r="{k}"><c r="XFD{k}"><v>1</v></c></row>' for k in range(3, 3000)), "more than 20,000,000"),
         (f'<row r="3"><c r="A3" t="str"><v>{"a" * (1 << 25)}</v></c></row>', "it unpacks to 33,5"),
     ],
-    ids=["far", "wide", "long"],
+    ids=["far", "long"],
 )
 def test_a_small_workbook_does_not_become_a_huge_table(workbook: Workbook, rows: str, why: str) -> None:
     with pytest.raises(InputError, match=f"t.xlsx: not an Excel workbook .{why}"):
         list(read_table(workbook(rows, "A1:XFD1048576")).rows)
-
-
-def test_a_row_of_many_empty_columns_is_read(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("id,audio,phones" + "\n1,a.wav,a b" * 100 + "\n1,a.wav,a b" + "," * 200_000)
-    assert [row.phones for row in read_table(tmp_path / "t.csv").rows] == [("a", "b")] * 101
 
 
 @pytest.mark.parametrize("there, named", [("NFC", "NFD"), ("NFD", "NFC")])

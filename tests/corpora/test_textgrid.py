@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 import soundfile
 from praatio import textgrid
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.config.schema import CorpusConfig
-from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.textgrid import phone_tier
+from speechctc.corpora.survey import phone_tier
 from speechctc.inference.formats import audacity_text
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -64,23 +62,6 @@ def test_tones_have_a_tier_of_their_own_and_come_back_from_it(tmp_path: Path) ->
     assert {len(u.phones) for u in read(tmp_path, tone="split").utterances()} == {3, 5}  # a person's tier is not read
 
 
-def test_without_splits_speakers_are_held_out(tmp_path: Path) -> None:
-    for speaker in "abcd":
-        for name in "xyz":
-            write(tmp_path, f"{speaker}/{name}", "p q")
-    corpus = read(tmp_path, dev_share=0.25)
-    speakers = {split: {u.speaker for u in corpus.splits[split]} for split in corpus.splits}
-    assert len(speakers["dev"]) == 1 and len(speakers["train"]) == 3 and not speakers["test"]
-    assert not speakers["dev"] & speakers["train"]
-
-
-def test_folders_of_one_name_are_named_as_they_may_be_one_person(tmp_path: Path) -> None:
-    for speaker in ("ane", "new/Ane", "miren", "new/jon"):
-        write(tmp_path, f"{speaker}/x", "p q")
-    [warning] = [each for each in read(tmp_path).warnings if "folders of one name" in each]
-    assert warning.endswith("(2): ane, new/Ane")
-
-
 def test_a_folder_in_another_unicode_form_is_the_same_speaker(tmp_path: Path) -> None:
     for form in ("jos\u00e9", "jose\u0301"):  # as Windows and as a Mac spell it
         write(tmp_path, f"{form}/x", "p q")
@@ -102,15 +83,6 @@ def test_corrected_drafts_beside_recordings_whose_tier_has_another_name(tmp_path
     found, _ = phone_tier(sorted(tmp_path.rglob("*.TextGrid")))
     assert found == "phones|ħsejjes"
     assert len(list(read(tmp_path, tier=found).utterances())) == 4
-
-
-def test_the_tier_and_the_phone_set_are_as_the_config_says(tmp_path: Path) -> None:
-    write(tmp_path, "x", "SH iy", tier="Segmente")
-    write(tmp_path, "y", "s aa", tier="Segmente")
-    corpus = read(tmp_path, tier="Segmente", phones="timit61")
-    assert {u.phones for part in corpus.splits.values() for u in part} == {("sh", "iy"), ("s", "aa")}
-    with pytest.raises(InputError, match="no tier 'phones', only 'words', 'Segmente'"):
-        read(tmp_path)
 
 
 def test_what_cannot_be_used_is_left_out_and_why(tmp_path: Path) -> None:
@@ -146,16 +118,6 @@ def test_recordings_and_textgrids_without_each_other_are_named(tmp_path: Path) -
     assert "recordings left out, because no TextGrid is beside them (1): c.wav" in corpus.warnings
     assert "TextGrids without a recording beside them (1): d/only.TextGrid" in corpus.warnings
     assert {each.id for each in corpus.rejected["train"]} == {"c", "d/only.TextGrid"}
-
-
-def test_a_flat_folder_knows_no_speakers_and_says_so(tmp_path: Path) -> None:
-    for name in "abc":
-        write(tmp_path, name, "x y")
-    corpus = read(tmp_path)
-    assert {u.speaker for part in corpus.splits.values() for u in part} == {""}
-    assert any(note.startswith("speakers: not known") for note in corpus.notes)
-    write(tmp_path, "anna/a", "x y")
-    assert any("speakers: 1, one for each folder" in note and "outside of" in note for note in read(tmp_path).notes)
 
 
 def test_names_that_meet_are_kept_apart(tmp_path: Path) -> None:
@@ -207,16 +169,6 @@ def test_tiers_are_found_in_any_case_and_unicode_form_and_points_have_no_times(t
     wanted = {"b": ("y", "x"), "c": ("x", "y")}
     assert {id: u.phones for id, u in utterances.items() if id != "A"} == wanted and utterances["c"].times is None
     assert corpus.rejected["train"][0].id == "A", "phonêmes is not phônemes"
-
-
-def test_nothing_usable_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no recordings in this folder"):
-        read(tmp_path)
-    with pytest.raises(InputError, match="no such folder"):
-        read(tmp_path / "none")
-    soundfile.write(tmp_path / "a.wav", np.zeros(8000), 8000)
-    with pytest.raises(InputError, match=r"no recording can be used.*no TextGrid beside"):
-        read(tmp_path)
 
 
 def test_the_tier_of_phones_is_found_in_misspelt_textgrids(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.tier_utterances import MIN_SILENCE, PAD, Piece, Span, cut
+from speechctc.corpora.tiers import MIN_SILENCE, PAD, Piece, Span, cut
 
 
 def talk(path: Path, tiers: dict[str, list[tuple[float, float, str]]], points: str = "", seconds: float = 12.0) -> None:
@@ -59,13 +59,6 @@ def test_each_speaker_has_the_stretches_of_their_tier_with_its_words(tmp_path: P
     assert times is not None and np.allclose(times, [(0.25, 0.35), (0.35, 0.45)])
     assert any("2 of them named by tiers (anna, otto)" in note for note in corpus.notes) and not corpus.warnings
     assert len({u.speaker for u in corpus.splits["dev"]}) == 1
-
-
-def test_ids_stay_when_others_change(tmp_path: Path) -> None:
-    dialogue(tmp_path)
-    before = set(all_of(read(tmp_path, tier="* - phones")))
-    talk(tmp_path / "a.wav", {"anna - phones": spell("ab", 1.0), "otto - phones": spell("c", 4.0)})
-    assert before < set(all_of(read(tmp_path, tier="* - phones")))
 
 
 def test_speech_of_two_at_a_time_is_told(tmp_path: Path) -> None:

@@ -59,32 +59,6 @@ def test_phones_that_training_lacks_become_the_nearest(recordings: Path) -> None
     assert corpus.words and all(set(each) <= native for words in corpus.words.values() for w in words for each in w[1])
 
 
-def test_only_phones_of_foreign_words_become_the_nearest_of_their_language(recordings: Path) -> None:
-    columns = "id\taudio\twords\tlanguage"
-    train = table(recordings, "train", "1\ta.wav\tNem\thu", "2\tb.wav\tlegyen kilátás\thu", columns=columns)
-    few = table(recordings, "few", "1\ta.wav\tNem\thu", "2\tb.wav\tli ga ka tas ne\teo", columns=columns)
-    dev = table(recordings, "dev", "3\tc.wav\tlegyen\thu", columns=columns)
-    much, little = (read(each, dev).splits["dev"][0].phones for each in (train, few))
-    assert much == ("l", "ɛ", "ɟ", "ɛ", "n") and little[0] == "l" and little[-1] == "n"
-
-
-def test_text_in_a_script_that_its_language_does_not_write_is_left_out(recordings: Path) -> None:
-    rows = ("1\ta.wav\tLegyen\tta", "2\tb.wav\tகண்டேன்\thu", "3\tc.wav\tகண்டேன் OK\tta", "4\ta.wav\tzdravo\tsr")
-    corpus = read(table(recordings, "t", *rows, columns="id\taudio\twords\tlanguage"))
-    assert {utterance.id for utterance in corpus.splits["train"]} | {
-        utterance.id for utterance in corpus.splits.get("dev", ())
-    } == {"3", "4"}
-    assert ["script that" in each.reason for each in corpus.rejected["train"]] == [True, True]
-
-
-def test_a_row_of_phones_among_rows_of_words(recordings: Path) -> None:
-    rows = ("1\ta.wav\tcar\t", "2\tb.wav\tcar\tk aa", "3\tc.wav\t\t[]", "4\td.wav\t\t")
-    corpus = read(table(recordings, "t", *rows, columns="id\taudio\twords\tphones"), language="en-gb", phones="cmu39")
-    found = {utterance.id: utterance.phones for split in corpus.splits.values() for utterance in split}
-    assert found == {"1": ("k", "aa"), "2": ("k", "aa"), "3": ()}
-    assert "no phones" in corpus.rejected["train"][0].reason
-
-
 def test_what_cannot_be_read_is_left_out_and_named(recordings: Path) -> None:
     words = recordings / "d.dict"
     words.write_text("cat\tK AE1 T\nsat\tS AE1 T\n")
@@ -147,12 +121,6 @@ def test_each_row_is_read_in_its_own_language(recordings: Path) -> None:
     assert any("read in 4 languages: " in note and "cmn (1)" in note for note in corpus.notes)
 
 
-def test_one_language_of_the_config_reads_all_rows_and_the_column_is_a_trait(recordings: Path) -> None:
-    rows = ("1\ta.wav\tmother tongue: Welsh\tcena", "2\tb.wav\tcy\tcena")
-    corpus = read_train(by_language(recordings, *rows), language="it")
-    assert phones(corpus) == {"1": "tʃ e n a", "2": "tʃ e n a"} and not corpus.warnings
-
-
 def test_unknown_languages_are_named_and_counted_and_the_rest_goes_on(recordings: Path) -> None:
     rows = (
         "1\ta.wav\txxq\tarian",
@@ -165,10 +133,7 @@ def test_unknown_languages_are_named_and_counted_and_the_rest_goes_on(recordings
     assert set(phones(corpus)) == {"2", "6"}
     reasons = {each.id: each.reason for each in corpus.rejected["train"]}
     assert "line 2: eSpeak NG does not speak the language 'xxq'" in reasons["1"]
-    assert (
-        "line 5: words and no phones; fill its column language" in reasons["4"]
-        and "no dictionary of it" in reasons["5"]
-    )
+    assert "line 5: words and no phones; set corpus.language" in reasons["4"] and "no dictionary of it" in reasons["5"]
     (warning,) = (warning for warning in corpus.warnings if "nothing reads their language" in warning)
     assert warning.endswith("xxq (2), kaa (1)")
 
@@ -226,14 +191,6 @@ def test_codes_and_names_of_one_language_are_read_alike(recordings: Path) -> Non
     assert [each.trait("language") for each in corpus.splits["train"]] == [*names], "the user's own names"
     assert [each.phones[0] for each in corpus.splits["train"]] == ["s"] * 4 + ["ts", "ts", "s"]
     assert "read in 4 languages: " in corpus.notes[1] and "hu (1), hu-HU (1), tus (1)" in corpus.notes[1]
-
-
-def test_names_of_languages_that_espeak_has_otherwise(recordings: Path) -> None:
-    rows = ("1\ta.wav\tzh-CN\t今天", "2\tb.wav\tit\tcena")
-    corpus = read_train(by_language(recordings, *rows), language={"zh-CN": "cmn"})
-    assert phones(corpus)["1"] == "tɕ i n tʰ iɛ n" and phones(corpus)["2"] == "tʃ e n a"
-    with pytest.raises(InputError, match="leave it out, and name each row's in a column language"):
-        read_train(by_language(recordings, *rows), language=("it", "cmn"))
 
 
 def grid(path: Path, **words: str) -> None:

@@ -15,8 +15,8 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.per import protocols_for, score_by_protocols
-from speechctc.phones.folding import parse_folding
 from speechctc.phones.inventory import TIMIT61, Inventory
+from speechctc.phones.label_rules import parse_folding
 from speechctc.phones.pronouncer import Pronouncer
 from speechctc.stages.doctor import analyse_sounds, check_corpus
 from speechctc.stages.evaluate import evaluate

@@ -30,8 +30,8 @@ from speechctc.config.schema import Config, CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora import timit
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.survey import phone_tier
 from speechctc.corpora.table_rows import read_table
-from speechctc.corpora.textgrid import phone_tier
 from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_split, shard_path, write_shard
@@ -43,16 +43,14 @@ from speechctc.lm.model import PhoneLM
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.model.net import build_net
 from speechctc.phones.articulation import match_phones, sounds_of
-from speechctc.phones.inventory import inventory_of
-from speechctc.phones.label_rules import LabelRules, divide_phone, read_map
-from speechctc.phones.notations import from_xsampa, to_xsampa
+from speechctc.phones.inventory import inventory_of, read_phone_text
+from speechctc.phones.label_rules import LabelRules, divide_phone, from_xsampa, read_map, to_xsampa
 from speechctc.phones.pronouncer import read_dictionary
-from speechctc.phones.texts import read_text
 from speechctc.stages.start import start
 from speechctc.stages.used_model import find_and_describe
 from speechctc.studio.document import Document
-from speechctc.studio.elan import read_parameters, read_spans
 from speechctc.studio.journal import check_order, edit
+from speechctc.studio.plugins import read_parameters, read_spans
 from speechctc.studio.training import Training
 from speechctc.training.batches import Split
 from tests.audio.test_textgrids import SHORT
@@ -448,7 +446,5 @@ READERS: dict[str, Reader] = {
         lambda: texts("p.xml", ELAN, codes=["utf-8"]),
         lambda: read_parameters(Path("p.xml").read_bytes()),
     ),
-    "dictionary": Reader(lambda: texts("words.dict", CMU, MFA), _dictionary),
-    "text": Reader(lambda: texts("t.txt", "a b ʃ\n\nb a\n", codes=["utf-8"]), lambda: read_text(Path("t.txt"))),
-    "start": Reader(folders, _folder, 10),
+    "text": Reader(lambda: texts("t.txt", "a b ʃ\n\nb a\n", codes=["utf-8"]), lambda: read_phone_text(Path("t.txt"))),
 }

@@ -14,7 +14,7 @@ from speechctc.core import written
 from speechctc.inference.formats import WRITERS
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.studio import elan, praat, studio
+from speechctc.studio import plugins, studio
 from speechctc.studio.document import Document
 from speechctc.studio.training import Training
 from tests.fuzzing.links import Writer, command
@@ -39,7 +39,7 @@ def parts() -> dict[str, Writer]:
         "a recording left over": Writer(_left_over, studio.recover),
         "the studio's rounds": Writer(_inner, _choose),
         "ELAN": Writer(
-            _songs, lambda folder: elan.write_tier(folder / "t.xml", [each.to_dict() for each in result.segments])
+            _songs, lambda folder: plugins.write_tier(folder / "t.xml", [each.to_dict() for each in result.segments])
         ),
     }
 
@@ -63,7 +63,7 @@ def commands(run: Path) -> dict[str, Writer]:
         (folder / "model").rename(folder / "package" / "model")
 
     def praat_plugin(folder: Path) -> None:
-        praat.main("corpus/train/0.wav", "made.TextGrid", "error.txt", "model", "own")
+        plugins.for_praat("corpus/train/0.wav", "made.TextGrid", "error.txt", "model", "own")
 
     forms, use = ",".join(WRITERS), "--model model"
     corpus = "corpus.kind=textgrid corpus.root=corpus corpus.tables={} corpus.tier=phones"

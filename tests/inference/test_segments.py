@@ -29,8 +29,8 @@ from speechctc.inference.segmenter import (
     log_odds,
 )
 from speechctc.metrics.edits import right_phones
-from speechctc.phones.folding import parse_folding
 from speechctc.phones.inventory import inventory_of, named_inventory
+from speechctc.phones.label_rules import parse_folding
 
 PHONES = inventory_of("abc")
 CLOCK = FrameClock.of(FeatureConfig(), ModelConfig(time_stride=2))

@@ -16,7 +16,7 @@ from speechctc.metrics.per import (
     matched_pairs,
     reliability,
 )
-from speechctc.phones.folding import Folding, parse_folding
+from speechctc.phones.label_rules import Folding, parse_folding
 
 Pair = tuple[list[str], list[str]]
 

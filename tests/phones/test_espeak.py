@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.phones.espeak import Reader, Synthesiser, ipa_phones, phones_of_language
+from speechctc.phones.espeak import Reader, Synthesiser, phones_of_language
 
 pytest.importorskip("espeakng_loader")
 
@@ -43,11 +43,6 @@ def test_a_language_that_espeak_does_not_speak() -> None:
             phones_of_language(language)
     with pytest.raises(InputError, match="has no dictionary"):
         phones_of_language("fo")
-
-
-def test_modifiers_without_a_phone_before_them() -> None:
-    assert ipa_phones(["ʲ", "ʰ"], "en") == []
-    assert [piece.label for piece in ipa_phones(["ʰ", "ʲ", "t", "ʰ"], "en")] == ["tʰ"]
 
 
 @pytest.mark.skipif(not LANGUAGES.is_dir(), reason="no transcripts here")

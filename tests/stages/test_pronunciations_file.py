@@ -9,7 +9,7 @@ import soundfile
 
 import speechctc
 from speechctc.corpora.corpus import Corpus, Utterance
-from speechctc.phones.texts import Word
+from speechctc.phones.inventory import Word
 from speechctc.stages.extract import write_pronunciations
 from tests.train_helpers import Recorder
 

@@ -13,7 +13,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
-from speechctc.corpora.tier_utterances import UNCORRECTED, UNCORRECTED_FIX
+from speechctc.corpora.tiers import UNCORRECTED, UNCORRECTED_FIX
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import Evaluation, evaluation_of
 from speechctc.stages.split_scoring import in_notation_of, score_split

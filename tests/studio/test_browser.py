@@ -126,21 +126,6 @@ def test_keys_are_the_editors_after_a_click(tmp_path: Path, tiny_model: Path) ->
         assert page.driver.execute_script("return document.getElementById('label').value") == "xm"
 
 
-def test_a_page_that_is_loaded_again_goes_on(tmp_path: Path, tiny_model: Path) -> None:
-    (folder := tmp_path / "talks").mkdir()
-    write_labelled(folder / "a.wav", ["a", "b"])
-    with opened(folder, str(tiny_model)) as (_, page):
-        page.wait("phones", lambda: page.session()["phones"])
-        seen = page.phones()
-        page.driver.refresh()
-        page.wait("the phones again", lambda: page.session()["phones"])
-        assert page.phones() == seen
-        page.click("#chart summary")
-        page.click("#chart-rows [aria-label='plosive'] button")
-        page.saved()
-        assert page.phones() != seen and console(page.driver) == []
-
-
 def test_low_scores_of_pronunciation_are_shaded(tmp_path: Path, tiny_model: Path) -> None:
     folder = tmp_path / "talks"
     folder.mkdir()

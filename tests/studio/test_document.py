@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tgt
 
 from speechctc.audio.annotations import Interval, Tier, long_text, read_textgrid, read_tiers, textgrid_text
 from speechctc.core import written
@@ -67,31 +66,6 @@ def test_a_users_textgrid_is_kept_and_its_other_tiers_stay(tmp_path: Path) -> No
     relabel(document, 0, "s")
     document.write_grid()
     assert [path.name for path in tmp_path.glob("*.original*")] == ["a.TextGrid.original"]
-
-
-def test_points_and_boundaries_of_other_tiers_stay(tmp_path: Path) -> None:
-    write_song(tmp_path / "a.wav", ["low", "mid"])
-    text = textgrid_text(0.4, {"sounds": [Interval(0.05, 0.15, "l"), Interval(0.15, 0.3, "m")]})
-    head, _, rest = text.partition("size = 1")
-    points = """
-    item [2]:
-        class = "TextTier"
-        name = "clicks"
-        xmin = 0
-        xmax = 0.4
-        points: size = 1
-        points [1]:
-            number = 0.123
-            mark = "!"
-"""
-    (tmp_path / "a.TextGrid").write_text(head + "size = 2" + rest.rstrip() + points, encoding="utf-8")
-    document = Document(tmp_path / "a.wav")
-    assert seen(document) == [(0.05, 0.15, "l"), (0.15, 0.3, "m")]
-    relabel(document, 0, "x")
-    document.write_grid()
-    sounds, clicks = read_tiers(document.grid_path).tiers
-    assert (sounds.name, clicks.name, clicks.points) == ("sounds", "clicks", True)
-    assert [tuple(entry) for entry in clicks.entries] == [(0.123, 0.123, "!")]
 
 
 def test_a_kill_before_the_textgrid_is_written_loses_nothing(tmp_path: Path) -> None:
@@ -342,23 +316,3 @@ def test_what_decode_wrote_is_still_written_anew(tmp_path: Path) -> None:
     document = Document(tmp_path / "a.wav")
     assert document.grid.others == [] and document.phones[0].confidence == 0.62
     assert document.phones[0].alternatives == (("mid", 0.25), ("high", 0.1))
-
-
-def test_an_edit_reaches_a_textgrid_with_negative_times(tmp_path: Path) -> None:
-    write_labelled(tmp_path / "a.wav", ["a", "b"])
-    tiers = read_tiers(tmp_path / "a.TextGrid").tiers
-    early = Tier("notes", False, [Interval(-0.5, -0.1, "before"), Interval(0.0, 0.1, "then")])
-    (tmp_path / "a.TextGrid").write_text(long_text(tiers[0].entries[-1].end, [*tiers, early]))
-    document = Document(tmp_path / "a.wav")
-    relabel(document, 0, "x")
-    document.write_grid()
-    assert grid(document)[0][2] == "x"
-    notes = next(tier for tier in read_tiers(document.grid_path).tiers if tier.name == "notes")
-    assert _labelled(notes.entries) == early.entries
-    outside = tgt.io.read_textgrid(str(document.grid_path))
-    assert outside.get_tier_by_name("notes").intervals[0].start_time == -0.5
-
-
-def test_tiers_that_no_textgrid_holds_are_said() -> None:
-    with pytest.raises(InputError, match="a TextGrid cannot hold these tiers"):
-        long_text(1.0, [Tier("a", False, [Interval(0.1, 1.5, "x")])])

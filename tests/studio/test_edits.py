@@ -47,12 +47,6 @@ def test_edits(what: str, request_: dict[str, Any], expected: list[tuple[float, 
     assert edited(what, **request_) == expected
 
 
-def test_delete_between_neighbours_that_touch() -> None:
-    phones = [Phone(0.1, 0.2, "a"), Phone(0.2, 0.3, "b"), Phone(0.3, 0.4, "c")]
-    edit(phones, 1.0, {"what": "delete", "phone": 1}).apply(phones)
-    assert phones == [Phone(0.1, 0.25, "a"), Phone(0.25, 0.4, "c")]
-
-
 @pytest.mark.parametrize(
     "request_",
     [

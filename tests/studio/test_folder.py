@@ -11,10 +11,8 @@ import pytest
 import soundfile
 
 from speechctc.audio.annotations import read_textgrid
-from speechctc.core.errors import InputError
 from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder
-from speechctc.studio.server import fragment, listen, serve
 from speechctc.studio.sound import Waveform
 from speechctc.studio.studio import Microphone, recover
 from tests.studio.folders import SONG, client_of, write_labelled
@@ -31,17 +29,6 @@ def test_recordings_that_differ_in_their_ending_have_their_own_textgrids(tmp_pat
         document.write_grid()
     assert sorted(path.name for path in tmp_path.glob("*.TextGrid")) == ["a.flac.TextGrid", "a.wav.TextGrid"]
     assert [Folder(tmp_path).document(name).phones[0].label for name in ("a.wav", "a.flac")] == ["wav", "flac"]
-
-
-def test_a_correction_is_in_the_list_at_once_for_who_trains_from_it(tmp_path: Path) -> None:
-    write_song(tmp_path / "a.wav", SONG)
-    folder = Folder(tmp_path)
-    folder.refresh("a.wav")
-    assert [row["state"] for row in folder.rows()] == ["new"]
-    folder.document("a.wav").edit(0, {"what": "insert", "start": 0.1, "end": 0.2, "label": "a"})
-    folder.changed("a.wav")
-    assert [row["state"] for row in folder.rows()] == ["corrected"]
-    folder.settle()
 
 
 @pytest.mark.parametrize("ending", ["wav", "flac", "ogg", "aiff"])
@@ -62,15 +49,6 @@ def test_any_part_of_a_recording_is_read(tmp_path: Path, ending: str, channels: 
         low, high = sound.extremes(0.1, 0.4, columns).T.astype(float) / 32767
         part = expected[1600:6400].mean(axis=1)
         assert abs(low.min() - part.min()) < 1e-3 and abs(high.max() - part.max()) < 1e-3
-
-
-def test_the_summary_of_a_long_recording_has_its_peaks(tmp_path: Path) -> None:
-    samples = np.zeros(16000 * 60, dtype=np.float32)
-    samples[16000 * 41 + 5], samples[16000 * 7] = 0.75, -0.5
-    soundfile.write(tmp_path / "a.wav", samples, 16000)
-    found = Waveform(tmp_path / "a.wav").extremes(0.0, 64.0, 512)
-    assert int(found[:, 1].argmax()) == 41 * 8 and int(found[:, 0].argmin()) == 7 * 8
-    assert (found.max(), found.min()) == (24576, -16384) and not found[60 * 8 :].any()
 
 
 def test_the_microphone_is_recognised_and_kept(tmp_path: Path, tiny_model: Path) -> None:
@@ -106,18 +84,6 @@ def test_the_textgrid_catches_up_with_the_journal_when_the_folder_is_opened(tmp_
     assert folder.document("a.wav").revision == document.revision
 
 
-@pytest.mark.parametrize(
-    ("name", "at", "end"), [("", 0, ""), ("a b@1.wav", 0, "#a%20b%401.wav"), ("ann/a.wav", 83.12, "#ann%2Fa.wav@83.12")]
-)
-def test_the_address_names_what_to_open(name: str, at: float, end: str) -> None:
-    assert fragment(name, at) == end
-
-
-def test_a_time_needs_a_recording(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--at 3, but no recording is named"):
-        serve(tmp_path, 3.0, None, 0, False, print, print)
-
-
 def test_what_a_killed_server_recorded_is_recovered(tmp_path: Path) -> None:
     write_song(tmp_path / "a.wav", SONG)
     with client_of(tmp_path) as (client, studio):
@@ -151,14 +117,6 @@ def test_a_pause_and_a_second_studio_do_not_split_a_recording(tmp_path: Path) ->
     assert soundfile.info(tmp_path / name).frames == 1600 and not list(tmp_path.glob(".*recording"))
 
 
-def test_what_is_left_of_a_recording_whose_name_is_taken_gets_another(tmp_path: Path) -> None:
-    raw = tmp_path / ".talk.16000.speechctc-recording"
-    for samples, name in ((b"\1\0" * 100, "talk.wav"), (b"\2\0" * 100, "talk-2.wav")):
-        raw.write_bytes(samples)
-        assert recover(tmp_path) == [tmp_path / name] and not raw.exists()
-        assert soundfile.read(tmp_path / name, dtype="int16")[0].tobytes() == samples
-
-
 def test_leftovers_of_strangers_are_said_and_left(tmp_path: Path) -> None:
     """A link to a file of the user's, which the draft of a recording once was; names without a rate; a pipe."""
     precious = tmp_path / "precious"
@@ -178,10 +136,3 @@ def test_leftovers_of_strangers_are_said_and_left(tmp_path: Path) -> None:
     assert recover(folder, said.append) == [folder / "v.wav"]
     assert len(said) == len(odd) + 2 and all("left as it is" in line for line in said)
     assert precious.read_text() == "mine" and all((folder / name).exists() for name in odd)
-
-
-def test_a_port_in_use_is_said() -> None:
-    with listen(0) as one:
-        with pytest.raises(InputError, match="name another with --port"):
-            listen(one.getsockname()[1])
-        assert one.getsockname()[0] == "127.0.0.1"

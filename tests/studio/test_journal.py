@@ -7,14 +7,6 @@ import pytest
 from speechctc.studio.journal import Journal, Outdated
 
 
-def test_entries_come_back_in_order(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "a.journal")
-    assert journal.read() == [] and not journal.path.exists()
-    journal.append({"n": 1}, {"n": 2})
-    journal.append({"label": "ʃ\n"})
-    assert Journal(journal.path).read() == [{"n": 1}, {"n": 2}, {"label": "ʃ\n"}]
-
-
 @pytest.mark.parametrize("half", [b'{"n": 2', b"\xff\xfe", b"[1]\n", b'{"n": \xc3'])
 def test_half_a_line_is_ignored_and_the_next_is_kept(tmp_path: Path, half: bytes) -> None:
     journal = Journal(tmp_path / "a.journal")

@@ -31,7 +31,6 @@ from speechctc.studio.training import (
     write_corpus,
 )
 from tests.studio.folders import SONG, write_labelled
-from tests.tiny_model import write_song
 
 
 def labelled(folder: Path, count: int) -> dict[str, Document]:
@@ -55,18 +54,6 @@ def test_held_out_recordings_are_whole_and_stay_held_out() -> None:
     second = choose_held_out(labels(names), names, first, trained)
     assert set(first) < set(second) and len(second) == 4 and not set(second) & set(trained)
     assert sorted(choose_held_out(labels(names[:10]), names[:10], first, trained)) == sorted(first)
-
-
-def test_what_is_held_out_has_no_label_of_its_own() -> None:
-    names = [f"r{number}" for number in range(20)]
-    for own in names:
-        labels = {name: ["a", f"only {name}"] if name == own else ["a", "b"] for name in names}
-        held = choose_held_out(labels, names, [], [])
-        assert len(held) == 4 and own not in held
-    assert choose_held_out({name: [name] for name in names}, names, [], []) == []
-    pairs = {name: [f"of two {number // 2}"] for number, name in enumerate(names)}
-    held = choose_held_out(pairs, names, [], [])
-    assert len(held) == 4 and len({pairs[name][0] for name in held}) == 4
 
 
 @pytest.mark.parametrize("own", range(6))
@@ -152,18 +139,6 @@ def test_a_round_that_cannot_be_prepared_leaves_nothing(tmp_path: Path, tiny_mod
     assert training.status() == {} and not list(training.folder.glob("round-*"))
 
 
-def test_the_corpus_can_be_read_and_has_the_labels(tmp_path: Path) -> None:
-    documents = labelled(tmp_path / "talks", 6)
-    found = write_corpus(documents, ["s1.wav", "s2.wav"], tmp_path / "corpus")
-    assert len(found) == 4 and found.keys().isdisjoint(["s1.wav", "s2.wav"])
-    values = {"kind": "textgrid", "root": str(tmp_path / "corpus"), "phones": "found"}
-    corpus = read_corpus(parse_config({"corpus": values}, "test").corpus)
-    labels = sorted(each.phones for split in ("train", "dev") for each in corpus.splits[split])
-    expected = [tuple(p.label for p in documents[name].phones) for name in found]
-    assert labels == sorted(expected)
-    assert len(corpus.splits["test"]) == 2
-
-
 def test_too_few_corrections_are_said(tmp_path: Path, tiny_model: Path) -> None:
     training = Training(tmp_path / "talks")
     with pytest.raises(InputError, match="1 corrected recordings; training needs 2"):
@@ -233,40 +208,6 @@ def test_a_round_that_another_studio_has_just_started_is_running(tmp_path: Path)
             training.stop()
         assert process.poll() is None and process.stdin is not None
         process.stdin.close()
-
-
-def test_a_model_chosen_while_another_is_trained_does_not_hide_it(tmp_path: Path) -> None:
-    training = Training(tmp_path / "talks")
-    for number in (1, 2):
-        best = training.folder / f"round-{number}" / "run" / "best"
-        best.mkdir(parents=True)
-        write_json(best / "checkpoint.json", {})
-        write_json(best.parent.parent / STATE, {"state": "done" if number == 1 else "training"})
-    command = [sys.executable, "-c", "input()", ROUND, str(training.folder / "round-2")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        training.choose(training.folder / "round-1/run/best")
-        assert training.is_running() and training.new_model() is None
-        assert process.stdin is not None
-        process.stdin.close()
-    write_json(training.folder / "round-2" / STATE, {"state": "done"})
-    new = training.new_model()
-    assert new is not None and new[0] == training.folder / "round-2/run/best"
-    training.choose(new[0])
-    assert training.new_model() is None
-
-
-def test_a_round_that_fails_says_why(tmp_path: Path) -> None:
-    documents = labelled(tmp_path / "talks", 3)
-    training = Training(tmp_path / "talks")
-    with pytest.raises(FileNotFoundError):
-        Round(training.prepare(documents, tmp_path / "no-model", SONG, 1.0)).go()
-    status = training.status()
-    assert status["state"] == "failed" and "no-model" in status["line"]
-
-
-def test_an_unlabelled_recording_is_none(tmp_path: Path) -> None:
-    write_song(tmp_path / "a.wav", SONG)
-    assert not Document(tmp_path / "a.wav").is_whole
 
 
 @pytest.mark.parametrize("number", [None, 0, -1, True, 2**80, "1", 1.5, []])
