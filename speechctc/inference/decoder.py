@@ -165,9 +165,9 @@ class Decoder:
         known = (each for each in map_in_threads(static, recordings, jobs) if not isinstance(each, InputError))
         return self.replaced(cmn_prior=common_mean(known, features))
 
-    def restricted(self, checkpoint: Checkpoint, lstm: LanguageModel | None) -> Self:
-        """Return one of a checkpoint and an LSTM that have fewer phones."""
-        return self.replaced(checkpoint=checkpoint, lstm=lstm)
+    def restricted(self, checkpoint: Checkpoint) -> Self:
+        """Return one of a checkpoint that has fewer phones."""
+        return self.replaced(checkpoint=checkpoint)
 
     @property
     def method(self) -> str:
@@ -290,9 +290,8 @@ class Decoder:
         """
         _check_count(alternatives)
         with opened(recording, None, channel, self.config.features.sample_rate) as (name, blocks):
-            rows = [log_softmax(block) for block in self.forward.in_blocks(blocks, gated=True)]
+            log_probs = self._log_posteriors(blocks)
             seconds = blocks.seconds
-        log_probs = np.concatenate([np.zeros((0, len(self.phones) + 1), np.float32), *rows])
         segments = list[Segment]()
         for each in intervals:
             if each.end > seconds + BEYOND:
@@ -355,7 +354,7 @@ class Decoder:
         if lookahead is not None and not 0 <= lookahead < math.inf:
             raise InputError(f"a lookahead of {lookahead} s", "give 0 or more, or None for that of training")
         source = PushedSamples(rate, self.config.features.sample_rate)
-        return Stream(source, self._live(source, alternatives, LIVE_FRAMES, lookahead))
+        return Stream(source, self._by_block(source, alternatives, LIVE_FRAMES, lookahead))
 
     def log_posteriors(
         self, recording: str | Path | Any, rate: int | None = None, channel: int | None = None
@@ -365,7 +364,10 @@ class Decoder:
         The arguments and errors are those of `decode`.
         """
         with opened(recording, rate, channel, self.config.features.sample_rate) as (_, blocks):
-            rows = [log_softmax(block) for block in self.forward.in_blocks(blocks, gated=True)]
+            return self._log_posteriors(blocks)
+
+    def _log_posteriors(self, blocks: AudioBlocks) -> Logits:
+        rows = (log_softmax(block) for block in self.forward.in_blocks(blocks, gated=True))
         return np.concatenate([np.zeros((0, len(self.phones) + 1), np.float32), *rows])
 
     def segments(
@@ -376,10 +378,10 @@ class Decoder:
         lookahead: float | None = None,
     ) -> Iterator[Segment]:
         """Yield the phones of an opened recording as soon as they are known; see `stream` for `lookahead`."""
-        return chain.from_iterable(self._live(blocks, alternatives, block_frames, lookahead))
+        return chain.from_iterable(self._by_block(blocks, alternatives, block_frames, lookahead))
 
-    def _live(
-        self, source: AudioBlocks | PushedSamples, alternatives: int, block_frames: int, lookahead: float | None
+    def _by_block(
+        self, source: AudioBlocks, alternatives: int, block_frames: int, lookahead: float | None
     ) -> Iterator[list[Segment]]:
         """Yield the phones found by each block of samples."""
         logits = self.forward.in_blocks(source, block_frames, gated=True, lookahead=lookahead)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Tiers = Mapping[str, Sequence["Interval"]]
 MAIN = ("phones", "tones", "words")  # tiers of labels; others have a value for each phone
 
-NO_FILE = (16000, 1)  # rate in Hz and channels of a recording without a file
+RATE = 16000  # Hz, at which the samples of a recording without a file are counted
 COLUMNS = ("file", "start", "end", "phone", "confidence")
 ALIGNED = ("word", "file_log_probability")  # columns after those of alignments
 # Columns after those where phones were scored; they take the place of the score of an alignment.
@@ -73,24 +73,6 @@ def emu_text(tiers: Tiers, audio: Path, rate: int, seconds: float) -> str:
         levels.append({"name": name, "type": "SEGMENT", "items": items})
     bundle = {"name": audio.stem, "annotates": audio.name, "sampleRate": rate, "levels": levels, "links": []}
     return json.dumps(bundle, indent=1, ensure_ascii=False) + "\n"
-
-
-def par_text(tiers: Tiers, rate: int, channels: int) -> str:
-    """Return a partitur of the Bavarian Archive for Speech Signals (``.par``), with tiers MAU, and ORT for words.
-
-    A line of MAU has the first sample, the number of samples after it, the word it belongs to or -1, and the label.
-    """
-    words = sorted(tiers.get("words", ()))
-    head = ["LHD: Partitur 1.3", "REP: unknown", "SNB: 2", f"SAM: {rate}", "SBF: 01", "SSB: 16", f"NCH: {channels}"]
-    lines = [*head, "SPN: unknown", "LBD:", *(f"ORT: {k} {one_token(word.label)}" for k, word in enumerate(words))]
-    tones = {each.end: each.label for each in tiers.get("tones", ())}
-    for start, end, label in tiers["phones"]:
-        label += tones.get(end, "")
-        middle = (start + end) / 2
-        word = next((k for k, each in enumerate(words) if each.start <= middle < each.end), -1)
-        first, last = round(start * rate), round(end * rate)
-        lines.append(f"MAU: {first} {max(last - first - 1, 0)} {word} {one_token(label)}")
-    return "\n".join(lines) + "\n"
 
 
 def _filled(intervals: Sequence[Interval], seconds: float) -> list[Interval]:
@@ -192,7 +174,7 @@ class Writer:
     holds_one: ClassVar[bool] = False  # a file holds one recording
     # A file is text; else `whole` is not there, and `write` needs a stream with a ``buffer`` for bytes.
     is_text: ClassVar[bool] = True
-    is_live: ClassVar[bool] = False  # a phone is written when it is known: `pieces` needs only `Phones`
+    is_incremental: ClassVar[bool] = False  # a phone is written when it is known: `pieces` needs only `Phones`
     shows_sound: ClassVar[bool] = False  # the recording is read again, to be shown
 
     def head(self, layout: Layout = Layout()) -> str:  # noqa: B008
@@ -235,7 +217,7 @@ class Writer:
 class Text(Writer):
     """A line of phones; of an alignment a line for each phone."""
 
-    is_live = True
+    is_incremental = True
 
     def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
         """Yield phones and spaces; the line is ended even after an error."""
@@ -311,7 +293,7 @@ class Table(Writer):
 
     mark: str = ""
 
-    is_live = True
+    is_incremental = True
 
     @property
     def _has_tabs(self) -> bool:
@@ -343,7 +325,7 @@ class Table(Writer):
 class Ctm(Writer):
     """NIST's format: lines of id, channel, start, duration, phone, confidence."""
 
-    is_live = True
+    is_incremental = True
 
     def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
         """Yield the lines."""
@@ -524,7 +506,10 @@ def _eaf(name: RecordingName, result: Recognition, place: Path | None) -> str:
 
 
 def _emu(name: RecordingName, result: Recognition, place: Path | None) -> str:
-    return emu_text(result.tiers(), Path(name.file), _rate_and_channels(name)[0], result.seconds)
+    from speechctc.audio import sound_file
+
+    audio = Path(name.file)
+    return emu_text(result.tiers(), audio, sound_file.info(audio).rate if audio.is_file() else RATE, result.seconds)
 
 
 CSV = Table("csv", ".csv")
@@ -541,9 +526,6 @@ _ALL: Sequence[Writer] = (
     Annotation("eaf", ".eaf", "ELAN", "ELAN plays all recordings of a file at once, on one time line", text=_eaf),
     Annotation("audacity", ".labels.txt", "labels", text=lambda name, result, place: audacity_text(result.tiers())),
     Annotation("emu", "_annot.json", "_annot.json", text=_emu),
-    Annotation(
-        "par", ".par", "BAS", text=lambda name, result, place: par_text(result.tiers(), *_rate_and_channels(name))
-    ),
     Html("html", ".html", "a page"),
 )
 # The writers by the names of their formats, in the order of the help.
@@ -554,17 +536,6 @@ def help_text() -> str:
     """Return the names of all formats, for the help."""
     *first, last = (each.name + (f" ({each.about})" if each.about else "") for each in WRITERS.values())
     return f"{', '.join(first)} or {last}"
-
-
-def _rate_and_channels(name: RecordingName) -> tuple[int, int]:
-    """Return the rate at which samples are counted, Hz, and the number of channels."""
-    from speechctc.audio import sound_file
-
-    try:
-        _, rate, channels = sound_file.info(Path(name.file))
-    except InputError:
-        return NO_FILE
-    return rate, channels
 
 
 def _probability_line(name: RecordingName, log_probability: float) -> str:

@@ -103,7 +103,7 @@ class Recogniser(Decoder):
             There is no such model or device, the model is damaged or of another version, a setting is out of range,
             or a weight is given and the model has no n-gram.
         """
-        folder = find_checkpoint(None if model is None else Path(model), or_built_in=True)
+        folder = find_checkpoint(None if model is None else Path(model), or_bundled=True)
         recogniser = cls.read(folder, device)
         settings = [] if min_modulation_db is None else [f"decode.min_modulation_db={min_modulation_db}"]
         return recogniser.with_settings(settings + lm_settings(folder, recogniser.checkpoint.lm, None, lm_weight))
@@ -127,9 +127,9 @@ class Recogniser(Decoder):
         own = {"boundaries": BoundaryModel.load(folder), "judge": judge if judge.exists() else None}
         return {**parts, **own, "goodness": goodness}
 
-    def restricted(self, checkpoint: Checkpoint, lstm: LanguageModel | None) -> Self:
+    def restricted(self, checkpoint: Checkpoint) -> Self:
         """As `Decoder.restricted`; scores of phones were learned for all of them, and are left out."""
-        return self.replaced(checkpoint=checkpoint, lstm=lstm, goodness=None, judge=None)
+        return self.replaced(checkpoint=checkpoint, goodness=None, judge=None)
 
     def uncalibrated(self) -> Self:
         """Return a recogniser of the same model whose confidences are posteriors, and boundaries as the net says."""

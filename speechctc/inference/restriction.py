@@ -15,12 +15,12 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import PHONES_FILE
 from speechctc.corpora.table_rows import ENDING, read_cells
 from speechctc.inference.decoder import ONLY, Decoder
-from speechctc.lm.model import PhoneLM, RestrictedModel
+from speechctc.lm.model import PhoneLM
 from speechctc.model import checkpoint
-from speechctc.phones.articulation import Match, PhoneFeatures, is_arpabet, match_phones, sounds_of
+from speechctc.phones.articulation import Match, match_phones, sounds_of
 from speechctc.phones.espeak import phones_of_language, voices
-from speechctc.phones.inventory import BLANK, SILENCES, TIES, Inventory, nfc
-from speechctc.phones.label_rules import apply_marks, divide_phone, from_xsampa, segment_ipa
+from speechctc.phones.inventory import BLANK, SILENCES, Inventory, nfc
+from speechctc.phones.label_rules import apply_marks, divide_phone, from_xsampa
 from speechctc.phones.languages import LISTED, alias_note, find_voice
 
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
@@ -114,32 +114,6 @@ def _phones_of_model(folder: Path) -> tuple[str, ...]:
         raise InputError(what, error.fix) from None
 
 
-def likely_meant(phone: str) -> str:
-    """Return what two letters may be meant as that are seldom one phone and have no tie bar; else ``""``."""
-    parts = [*segment_ipa(phone)]
-    if len(parts) != 2 or not sounds_of(phone) or any(tie in phone for tie in TIES):
-        return ""
-    first, second = parts
-    if second in _RAISED:
-        return first + _RAISED[second]
-    if first == second:
-        return f"{first} or {first}ː"
-    return "" if _are_one(*sounds_of(phone)) else f"{first} {second}"
-
-
-def _are_one(a: PhoneFeatures, b: PhoneFeatures) -> bool:
-    """Return whether two sounds are often one phone: an affricate, prenasalised, glottalised, doubly articulated."""
-    if a.vowel or b.vowel:
-        return False
-    if 10 in (a.place, b.place) or 7 in (a.closeness, b.closeness):  # of the glottis, or a click
-        return True
-    if (a.place, b.place) == (7, 0):  # as kp, gb and ŋm
-        return a.closeness == b.closeness
-    with_the_tongues_tip = 2 <= a.place <= 6 and 2 <= b.place <= 6
-    is_near = abs(a.place - b.place) <= 1 or with_the_tongues_tip
-    return is_near and not b.rhotic and (a.closeness > b.closeness or a.nasal)
-
-
 def _of_lists(wanted: RequestedPhones, own: Sequence[str], reporter: Reporter) -> list[str]:
     """Return labels without slashes and brackets around them, and without remarks and marks of prosody alone."""
     taken, left = [], []
@@ -209,9 +183,11 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
     Raises
     ------
     InputError
-        There are labels that are neither IPA nor the model's, or none is like one of the model's.
+        There are labels that are neither IPA nor the model's, or none is like one of the model's; or it has an LSTM.
     """
     own, source = recogniser.phones, wanted.source
+    if recogniser.lstm is not None:
+        raise InputError(f"{source}: an LSTM ranks all phones of the model only", "name an n-gram with --lm, or none")
     phones = requested_phones(wanted, own, reporter)
     matches = match_phones(phones, own)
     if not matches:
@@ -229,8 +205,7 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
         lm=_restricted_ngram(whole.lm, kept) if whole.lm else None,
         facts={**whole.facts, **shares, ONLY: f"only the {len(kept) - 1} phones of {source}"},
     )
-    lstm = RestrictedModel(recogniser.lstm, part.inventory, kept) if recogniser.lstm else None
-    return recogniser.restricted(part, lstm)
+    return recogniser.restricted(part)
 
 
 def _say(source: str, phones: Sequence[str], matches: Mapping[str, Match], reporter: Reporter) -> None:
@@ -242,13 +217,9 @@ def _say(source: str, phones: Sequence[str], matches: Mapping[str, Match], repor
         reporter.note(f"{source}: phones that the model spells otherwise: {first_few(other, 20)}")
     if lost := [phone for phone in phones if phone not in matches]:
         reporter.warn(f"{source}: no phone of the model is like these, which are never heard: {first_few(lost, 20)}")
-    known = {phone for phone, match in matches.items() if match.how != "nearness"}
-    doubts = [f"{phone} ({meant}?)" for phone in phones if phone not in known and (meant := likely_meant(phone))]
-    if doubts and not is_arpabet(phones):
-        reporter.warn(f"{source}: read as one phone each; did you mean something else? {first_few(doubts, 20)}")
 
 
 def _restricted_ngram(lm: PhoneLM, kept: Sequence[int]) -> PhoneLM:
-    """Return an n-gram restricted to some phones, as `RestrictedModel`."""
+    """Return an n-gram of some phones, whose probabilities are not normalised again: all lack the same factor."""
     numbers = list(kept)
     return PhoneLM(np.ascontiguousarray(lm.log_probs[:, numbers]), np.ascontiguousarray(lm.next_state[:, numbers]))

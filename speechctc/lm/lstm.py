@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +29,6 @@ from speechctc.core import files
 from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.optimizers import AdamW
-from speechctc.core.parallel import ordered
 from speechctc.core.tensor_file import load_weights, save_tensors
 from speechctc.lm.model import ABOUT, Sequences
 from speechctc.lm.ngram import Integers, Reals
@@ -40,7 +38,6 @@ SCORED = 16_384  # events in a batch that is scored, padding included
 
 IGNORED = -100  # target of padding, as in torch's cross entropy
 WINDOW = 50  # batches whose utterances are sorted by length together
-PREFETCH = 4
 
 FORMAT = 1
 
@@ -215,32 +212,6 @@ def epoch_batches(lengths: Integers, most: int, most_tokens: int, seed: tuple[in
     return [batches[k] for k in rng.permutation(len(batches))]
 
 
-def made_ahead(
-    pieces: Sequence[NDArray[np.int32]], batches: Iterable[Integers], pinned: bool
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the padded batches, which a thread makes in advance.
-
-    Parameters
-    ----------
-    pieces : sequence of ndarray
-        Of `pieces_of`.
-    batches : iterable of ndarray
-        The numbers of the pieces of each batch.
-    pinned : bool
-        In pinned memory, from which a GPU copies while it computes.
-    """
-
-    def make(members: Integers) -> tuple[Tensor, Tensor]:
-        tokens, targets = padded(pieces, members)
-        return (tokens.pin_memory(), targets.pin_memory()) if pinned else (tokens, targets)
-
-    pool = ThreadPoolExecutor(1, "batches")
-    try:
-        yield from ordered(lambda members: pool.submit(make, members), batches, PREFETCH, lambda members: 1, PREFETCH)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
 @dataclass(frozen=True)
 class SavedLstm:
     """The contents of the folder of an LSTM.
@@ -406,17 +377,13 @@ class LstmTrainer:
         config, at = self.model.config, self.progress
         lengths = lengths_of(self.pieces)
         batches = epoch_batches(lengths, config.batch_size, config.batch_phones, (config.seed, at.epoch))
-        ahead = made_ahead(self.pieces, batches[at.batch :], self.model.device.type == "cuda")
         began = time.perf_counter()
-        try:
-            for tokens, targets in ahead:
-                self._step(tokens, targets)
-                now = time.perf_counter()
-                at.seconds, began = at.seconds + now - began, now
-                if between():
-                    return None
-        finally:
-            ahead.close()  # type: ignore[attr-defined]
+        for members in batches[at.batch :]:
+            self._step(*padded(self.pieces, members))
+            now = time.perf_counter()
+            at.seconds, began = at.seconds + now - began, now
+            if between():
+                return None
         return self._finish_epoch()
 
     def _step(self, tokens: Tensor, targets: Tensor) -> None:
@@ -424,7 +391,7 @@ class LstmTrainer:
         torch.manual_seed(int(np.random.SeedSequence([config.seed, at.step]).generate_state(1, np.uint64)[0] >> 1))
         net.train()
         events = int((targets != IGNORED).sum())
-        tokens, targets = (part.to(device, non_blocking=True) for part in (tokens, targets))
+        tokens, targets = (part.to(device) for part in (tokens, targets))
         with autocast(device, self.precision):
             logits = net(tokens)[0]
         loss = nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED)

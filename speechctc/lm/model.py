@@ -274,44 +274,6 @@ class NgramModel:
         return self.lm.log_probs[state].astype(np.float64), state
 
 
-@dataclass(frozen=True)
-class RestrictedModel:
-    """A language model restricted to some phones; their probabilities are those of `whole`, not normalised again.
-
-    Given that only these phones are said, all sequences have a probability higher by the same factor.
-
-    Attributes
-    ----------
-    whole : LanguageModel
-    inventory : Inventory
-        The phones that are left.
-    kept : sequence of int
-        Their classes in `whole`, after class 0.
-    """
-
-    whole: LanguageModel
-    inventory: Inventory
-    kept: Sequence[int]
-
-    @property
-    def kind(self) -> str:
-        """That of `whole`."""
-        return self.whole.kind
-
-    def score(self, sequences: Sequences) -> Reals:
-        """Return the log probability of each sequence, including its end; shape = (n_sequences,)."""
-        return self.whole.score([[self.kept[label] for label in labels] for labels in sequences])
-
-    def begin(self, count: int) -> Any:
-        """Return the state at the start of `count` utterances."""
-        return self.whole.begin(count)
-
-    def step(self, state: Any, labels: Sequence[int] | None) -> tuple[Reals, Any]:
-        """Append a phone to each utterance (none at the start); see `LanguageModel.step`."""
-        log_probs, state = self.whole.step(state, None if labels is None else [self.kept[each] for each in labels])
-        return log_probs[:, list(self.kept)], state
-
-
 def sample(
     model: LanguageModel, count: int, seed: int, temperature: float, prefix: Sequence[int], longest: int
 ) -> Iterator[list[int]]:

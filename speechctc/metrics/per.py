@@ -26,15 +26,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
-from speechctc.core.errors import with_extra
+from speechctc.core.errors import first_few, with_extra
 from speechctc.metrics.edits import cheapest_edits
-from speechctc.phones.articulation import FAR, distance, ipa, is_arpabet, sounds_of
+from speechctc.phones.articulation import ipa, is_arpabet, sounds_of
 from speechctc.phones.inventory import SILENCES, TIMIT39, TIMIT48, TIMIT61, Inventory
 from speechctc.phones.label_rules import Folding, is_tone, parse_folding
 
@@ -460,9 +460,7 @@ def _merged(phones: Sequence[str]) -> list[str]:
     return kept
 
 
-Item = TypeVar("Item")
 Vector = tuple[int, ...]
-Segments = Callable[[str], tuple[Vector, ...]]
 
 
 @dataclass(frozen=True)
@@ -471,21 +469,19 @@ class FeatureScore:
 
     Attributes
     ----------
-    name : str
-        ``"PFER"`` with panphon's features, else ``"feature error rate"``.
-    about : str
-        The features and costs, in words.
     rate : float
         Per cent of the reference's segments.
     low, high : float or None
         Its 95 % interval, as of a PER.
+    name, about : str
+        The rate, and the features and costs, in words.
     """
 
-    name: str
-    about: str
     rate: float
     low: float | None
     high: float | None
+    name: str = "PFER"
+    about: str = "panphon's features; a phone deleted or inserted costs 0.5 to 1, by its features"
 
     def to_text(self) -> str:
         """Return the rate, its interval and its meaning in a line."""
@@ -495,11 +491,8 @@ class FeatureScore:
 
 def feature_score(
     pairs: Sequence[tuple[Sequence[str], Sequence[str]]], speakers: Sequence[str], phones: Sequence[str]
-) -> FeatureScore | list[str]:
-    """Score utterances by features; silences are left out.
-
-    panphon's features are used where it is installed; otherwise the distances of `articulation`, whose rates are not
-    comparable with those of papers.
+) -> FeatureScore | str:
+    """Score utterances by panphon's features [6]_ [7]_; silences are left out.
 
     Parameters
     ----------
@@ -512,57 +505,26 @@ def feature_score(
 
     Returns
     -------
-    FeatureScore or list of str
-        The labels without a known place in the IPA, if there are any.
+    FeatureScore or str
+        Why there is none: panphon is not installed, or labels have no known place in the IPA.
     """
+    if not find_spec("panphon"):
+        return f"no PFER: {with_extra('pfer')}"
     arpabet = is_arpabet(phones)
     labels = {*phones, *(label for reference, _ in pairs for label in reference)} - SILENCES
     spelled = {label: ipa(label, arpabet)[0] for label in labels}
-    segments = _panphon_vectors if find_spec("panphon") else None
-    unknown = sorted(
-        label
-        for label, symbol in spelled.items()
-        if not sounds_of(symbol) or (segments is not None and not segments(symbol))
-    )
+    unknown = sorted(label for label, symbol in spelled.items() if not (sounds_of(symbol) and _vectors(symbol)))
     if unknown:
-        return unknown
-    known = [(_known(ours, spelled), _known(theirs, spelled)) for ours, theirs in pairs]
-    if segments:
-        name, about = "PFER", "panphon's features; a phone deleted or inserted costs 0.5 to 1, by its features"
-        vectors = [(_vectors(ours, segments), _vectors(theirs, segments)) for ours, theirs in known]
-        sums = [_cost(ours, theirs, _whole, _substitution) for ours, theirs in vectors]
-    else:
-        name, about = "feature error rate", f"this package's features, not panphon's ({with_extra('pfer')} gives PFER)"
-        sums = [_cost(ours, theirs, lambda label: 1.0, _own_substitution) for ours, theirs in known]
+        return f"no PFER: not IPA: {first_few(unknown)}"
+    sums = []
+    for pair in pairs:
+        ours, theirs = ([v for label in side if label in spelled for v in _vectors(spelled[label])] for side in pair)
+        costs = [list(map(_whole, side)) for side in (ours, theirs)]
+        cost, _ = cheapest_edits(costs[0], costs[1], lambda i, j, a=ours, b=theirs: _substitution(a[i], b[j]))  # type: ignore[misc]
+        sums.append((cost, len(ours)))
     rate = 100 * sum(cost for cost, _ in sums) / max(sum(count for _, count in sums), 1)
     low, high, _ = bootstrap(sums, speakers)
-    return FeatureScore(name, about, rate, low, high)
-
-
-def _cost(
-    reference: Sequence[Item],
-    hypothesis: Sequence[Item],
-    whole: Callable[[Item], float],
-    substitution: Callable[[Item, Item], float],
-) -> tuple[float, int]:
-    """Return the cost of the cheapest edits, and the number of segments of the reference."""
-    deletions, insertions = (list(map(whole, side)) for side in (reference, hypothesis))
-    cost, _ = cheapest_edits(deletions, insertions, lambda i, j: substitution(reference[i], hypothesis[j]))
-    return cost, len(reference)
-
-
-@lru_cache(maxsize=1 << 15)
-def _own_substitution(a: str, b: str) -> float:
-    return min(distance(a, b) / FAR, 1.0)
-
-
-def _known(labels: Sequence[str], spelled: dict[str, str]) -> list[str]:
-    """Return labels in IPA, without silences."""
-    return [spelled[label] for label in labels if label in spelled]
-
-
-def _vectors(symbols: Sequence[str], segments: Segments) -> list[Vector]:
-    return [vector for symbol in symbols for vector in segments(symbol)]
+    return FeatureScore(rate, low, high)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -578,7 +540,7 @@ def _substitution(a: Vector, b: Vector) -> float:
 
 
 @lru_cache(maxsize=1 << 12)
-def _panphon_vectors(symbol: str) -> tuple[Vector, ...]:
+def _vectors(symbol: str) -> tuple[Vector, ...]:
     """Return panphon's vectors of an IPA label."""
     spelled = symbol.replace("g", "ɡ").replace(":", "ː")  # panphon knows the IPA's own letters only
     return tuple(tuple(vector) for vector in _panphon_table().word_to_vector_list(spelled, numeric=True))

@@ -219,7 +219,7 @@ def latest_run() -> Path | None:
     return folder.resolve() if folder.is_dir() else None
 
 
-def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
+def find_checkpoint(model: Path | None, or_bundled: bool = False) -> Path:
     """Return the checkpoint folder that ``--model`` names.
 
     Parameters
@@ -227,7 +227,7 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
     model : Path or None
         A checkpoint folder; a run's folder (its ``best``, or ``last`` if there is no best yet); the name of a bundled
         model, unless a folder of that name has a model; or None for the latest run.
-    or_built_in : bool
+    or_bundled : bool
         If `model` is None and there is no latest run, return `BUILT_IN`.
 
     Raises
@@ -236,7 +236,7 @@ def find_checkpoint(model: Path | None, or_built_in: bool = False) -> Path:
         There is no such model.
     """
     if model is None and latest_run() is None:
-        if or_built_in and BUILT_IN.is_dir():
+        if or_bundled and BUILT_IN.is_dir():
             return BUILT_IN
         fix = "train one with speechctc train --config demo, or name one with --model DIR"
         raise InputError("no model to use: none was named and there is no latest run here", fix)

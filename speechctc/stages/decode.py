@@ -167,7 +167,7 @@ def _results(
     if paths == [STDIN.path]:
         opening = sound_file.opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
         return _while_read(recogniser, opening, form, alternatives, LOOKAHEAD if work.live else None)
-    if len(paths) == 1 and options.folder is None and WRITERS[form].is_live:
+    if len(paths) == 1 and options.folder is None and WRITERS[form].is_incremental:
         opening = sound_file.opened(paths[0], rate, channel)
         return _while_read(recogniser, opening, form, alternatives, None, BLOCK_FRAMES)
     return nullcontext(recogniser.decode_all(paths, work.jobs, alternatives, channel))
@@ -185,7 +185,7 @@ def _while_read(
     """Offer the result of a recording that is opened; phone by phone if the format can be written so."""
     with opening as blocks:
         segments = recogniser.segments(blocks, alternatives, block_frames, lookahead)
-        if WRITERS[form].is_live:
+        if WRITERS[form].is_incremental:
             yield iter([LivePhones(segments)])
         else:
             yield (_complete(segments, blocks) for _ in range(1))

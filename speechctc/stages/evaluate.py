@@ -61,9 +61,9 @@ class Evaluation:
     protocols : tuple of ProtocolScore
         The scores by all protocols that apply; the first is that of `counts`.
     features : FeatureScore or None
-        The feature error rate; None where a phone has no known place in the IPA.
+        The phone feature error rate; None without panphon, or where a phone has no known place in the IPA.
     feature_note : str
-        Which phones those are, in words.
+        Why there is none.
     notes : tuple of str
         How the corpus was divided and its labels were read, where that is not as in the model's config.
     languages : tuple of ProtocolScore
@@ -163,7 +163,7 @@ def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Ev
         recogniser.calibration.phones > 0,
         tuple(score_by_protocols(protocols, pairs, scored.speakers)),
         features if isinstance(features, FeatureScore) else None,
-        "" if isinstance(features, FeatureScore) else f"no feature error rate: not IPA: {first_few(features)}",
+        "" if isinstance(features, FeatureScore) else features,
         scored.notes,
         tuple(languages if len(languages) > 1 else ()),
     )

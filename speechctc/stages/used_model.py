@@ -16,14 +16,14 @@ from speechctc.model import checkpoint
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
-def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Path, str]:
+def find_and_describe(model: Path | None, or_bundled: bool = False) -> tuple[Path, str]:
     """Return the checkpoint folder that ``--model`` names, and a line that describes it.
 
     Parameters
     ----------
     model : Path or None
         See `find_checkpoint`.
-    or_built_in : bool
+    or_bundled : bool
         See `find_checkpoint`.
 
     Raises
@@ -31,7 +31,7 @@ def find_and_describe(model: Path | None, or_built_in: bool = False) -> tuple[Pa
     InputError
         There is no such model.
     """
-    folder = checkpoint.find_checkpoint(model, or_built_in)
+    folder = checkpoint.find_checkpoint(model, or_bundled)
     facts = shortened(printable(", ".join(_facts(folder))))
     if model is None and folder == checkpoint.BUILT_IN:
         why = "no --model and no run here: using the bundled small English model"

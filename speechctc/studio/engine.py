@@ -103,7 +103,7 @@ class Worker:
         from speechctc.model.checkpoint import BUILT_IN
         from speechctc.stages.used_model import find_and_describe
 
-        folder, line = find_and_describe(model, or_built_in=True)
+        folder, line = find_and_describe(model, or_bundled=True)
         recogniser = Recogniser.load(folder)
         if self._only and self._only[0] == model:
             from speechctc.inference.restriction import restrict

@@ -305,14 +305,11 @@ class Trainer:
             reason = " ".join(str(error).split())[:200]
             raise InputError(
                 f"{self.run.last}: its training state is damaged ({reason})",
-                f"name another folder with --run DIR; {self.run.best} can be used",
+                f"name another folder with --run DIR; train.init_from={self.run.best} begins with its weights",
             ) from None
 
     def _load_state(self, checkpoint: Checkpoint) -> None:
         """Set weights, optimizer, and place in the run to those of a checkpoint."""
-        if "plan" in checkpoint.state:
-            what = f"{self.run.last}: saved by an early version, whose trainings cannot be resumed any more"
-            raise InputError(what, f"begin another run (--run DIR) with train.init_from={self.run.best}")
         self.train_step.net.load_state_dict(net_of(checkpoint).state_dict())
         tensors = {name: torch.from_numpy(value) for name, value in checkpoint.state.items()}
         state = ResumeState.of(tensors, len(self.data.train.split))

@@ -73,17 +73,6 @@ def test_it_leans_to_the_mean_of_all_frames_weighted_by_the_power_around_each(
     assert made.with_settings(["decode.beam=3"]).cmn_prior is made.cmn_prior
 
 
-def test_a_level_that_all_recordings_share_changes_nothing(model: Recogniser, tmp_path: Path) -> None:
-    paths, quiet = write_songs(tmp_path), []
-    for path in paths:
-        quiet.append(path.with_name("quiet-" + path.name))
-        soundfile.write(quiet[-1], samples_of(path) / 2, RATE, subtype="FLOAT")
-    loud, soft = model.centred_on(paths), model.centred_on(quiet)
-    for path, quieter in zip(paths, quiet, strict=True):
-        logits = loud.logits(samples_of(path), RATE)
-        np.testing.assert_allclose(soft.logits(samples_of(quieter), RATE), logits, atol=0.02 * np.abs(logits).max())
-
-
 def test_of_a_model_that_subtracts_no_mean_it_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="subtracts no mean"):
         Recogniser.load(tiny_model / "best", "cpu").centred_on(write_songs(tmp_path))

@@ -1,4 +1,4 @@
-"""Results in the formats of ELAN, Audacity, EMU and BAS, opened again by other libraries."""
+"""Results in the formats of ELAN, Audacity and EMU, opened again by other libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pympi import Elan
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text, find_media, read_eaf
-from speechctc.inference.formats import WRITERS, RecordingName, emu_text, par_text
+from speechctc.inference.formats import WRITERS, RecordingName, emu_text
 from speechctc.inference.result import Recognition, Word
 from speechctc.inference.segmenter import Segment
 
@@ -127,14 +127,6 @@ def test_phones_that_cross_the_edge_of_a_word_stay_a_tier_of_their_own(tmp_path:
     assert eaf.get_annotation_data_for_tier("words") == [(0, 500, "ab")]
 
 
-def test_signs_that_no_xml_holds_are_replaced(tmp_path: Path) -> None:
-    """A TextGrid of a person's may have control characters in labels and in names of tiers."""
-    tiers = {"a\x01": [Interval(0, 1, "x\x1b[0m")], "b": [Interval(0, 1, "\ud800\ufffe\x00 é 𐞁\t")]}
-    (tmp_path / "a.eaf").write_text(eaf_text(tiers, None), encoding="utf-8")
-    found = {each.name: [entry.label for entry in each.entries] for each in read_eaf(tmp_path / "a.eaf").tiers}
-    assert found == {"a\ufffd": ["x\ufffd[0m"], "b": ["\ufffd\ufffd\ufffd é 𐞁"]}
-
-
 def test_labels_of_audacity_are_a_table(tmp_path: Path) -> None:
     text = written("audacity", tmp_path / "a.wav", tmp_path)
     table = pandas.read_csv(io.StringIO(text), sep="\t", header=None, quoting=3)
@@ -153,7 +145,7 @@ def test_a_bundle_of_emu_fills_the_recording_in_samples(tmp_path: Path) -> None:
     assert len({item["id"] for item in items}) == 5 and bundle["links"] == [] and level["type"] == "SEGMENT"
 
 
-def test_words_are_levels_and_links_where_there_are_some() -> None:
+def test_words_are_a_level_where_there_are_some() -> None:
     tiers = {
         "phones": [Interval(0, 0.1, "k"), Interval(0.1, 0.2, "a"), Interval(0.5, 0.6, "x")],
         "words": [Interval(0, 0.2, "Ka")],
@@ -162,20 +154,6 @@ def test_words_are_levels_and_links_where_there_are_some() -> None:
         "phones",
         "words",
     ]
-    lines = [line.split(maxsplit=4) for line in par_text(tiers, 16000, 1).splitlines()]
-    assert [line[1:] for line in lines if line[0] == "MAU:"] == [
-        ["0", "1599", "0", "k"],
-        ["1600", "1599", "0", "a"],
-        ["8000", "1599", "-1", "x"],
-    ]
-    assert ["ORT:", "0", "Ka"] in lines
-
-
-def test_a_partitur_has_its_header_and_samples(tmp_path: Path) -> None:
-    text = written("par", tmp_path / "a.wav", tmp_path)
-    keys = [line.partition(":")[0] for line in text.splitlines()]
-    assert keys == "LHD REP SNB SAM SBF SSB NCH SPN LBD".split() + ["MAU"] * 4 and "SAM: 22050\n" in text
-    assert text.splitlines()[-1] == f"MAU: {round(1.25 * 22050)} {44100 - round(1.25 * 22050) - 1} -1 ɡʰ"
 
 
 def test_every_format_writes_every_result(tmp_path: Path) -> None:
@@ -195,12 +173,11 @@ def test_a_label_with_a_line_end_or_a_tab_stays_on_its_line(tmp_path: Path, sign
         "ctm": (None, 6, 2),
         "tsv": ("\t", 5, 3),
         "audacity": ("\t", 3, 2),
-        "par": (None, 5, 10),
         "text": (None, 2, 1),
     }
     for form, (separator, count, lines) in fields.items():
         text = WRITERS[form].whole(name, found)
         rows = [line.split(separator) for line in text.splitlines()]
-        assert len(rows) == lines + (form == "par") and text.count("\n") == len(rows), (form, text)
-        assert all(len(row) == count for row in rows if form != "par" or row[0] == "MAU:"), (form, text)
+        assert len(rows) == lines and text.count("\n") == len(rows), (form, text)
+        assert all(len(row) == count for row in rows), (form, text)
         assert any("a_b" in row or "a b" in row for row in rows), (form, text)

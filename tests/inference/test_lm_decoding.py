@@ -50,21 +50,6 @@ def doubtful(model: Recogniser, phones: list[str], doubt: list[int], other: str)
     return logits
 
 
-def test_a_damaged_ngram_is_said(run: Path, tmp_path: Path) -> None:
-    checkpoint = load_checkpoint(run)
-    for number, classes in enumerate((len(PHONES), len(PHONES) + 2)):
-        wrong = dataclasses.replace(checkpoint, lm=PhoneLM.learn([[1]], classes, 2))
-        save_checkpoint(tmp_path / str(number), wrong)
-        with pytest.raises(InputError, match=f"damaged .an n-gram over {classes} classes, where 5 are wanted"):
-            load_checkpoint(tmp_path / str(number))
-    save_checkpoint(tmp_path / "cut", checkpoint)
-    file = tmp_path / "cut" / "lm.safetensors"
-    for size in (0, 50, -4):
-        file.write_bytes(file.read_bytes()[:size])
-        with pytest.raises(InputError, match="damaged"):
-            load_checkpoint(tmp_path / "cut")
-
-
 def test_where_the_net_is_in_doubt_the_ngram_decides(model: Recogniser) -> None:
     sung = ["low", "mid", "top", "top", "low", "mid", "high", "top"]
     logits = doubtful(model, sung, [2], "high")
@@ -74,13 +59,6 @@ def test_where_the_net_is_in_doubt_the_ngram_decides(model: Recogniser) -> None:
     assert [segment.phone for segment in plain.segments_of(logits, 2.0)] == sung
     heard = doubtful(model, sung, [], "")
     assert [segment.phone for segment in model.segments_of(heard, 2.0)] == sung  # where it is not, it does not
-
-
-class Opened:
-    """A recording of which only the length is known."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
 
 
 def weighed(model: Recogniser, weight: float, **others: Any) -> Any:
@@ -102,51 +80,6 @@ def test_the_weight_of_a_config_can_be_overruled(run: Path, tiny_model: Path) ->
     with pytest.raises(InputError, match="no n-gram; train one with decode.lm_order=4, name one with --lm"):
         Recogniser.load(tiny_model, "cpu", lm_weight=0.5)
     assert Recogniser.load(tiny_model, "cpu", lm_weight=0).method == "best path"
-
-
-def test_alignment_has_no_use_for_it(model: Recogniser, tiny_model: Path, tmp_path: Path) -> None:
-    write_song(tmp_path / "a.wav", SONG)
-    ours, plain = (each.align(tmp_path / "a.wav", SONG) for each in (model, Recogniser.load(tiny_model, "cpu")))
-    assert ours == plain
-
-
-@pytest.mark.parametrize("beam", [2, 64])
-def test_blocks_make_no_difference(model: Recogniser, monkeypatch: pytest.MonkeyPatch, beam: int) -> None:
-    """The same logits in blocks of any size give the same segments to the bit."""
-    model = model.configured(model.config.model_copy(update={"decode": weighed(model, 0.7, beam=beam)}))
-    logits = 3 * np.random.default_rng(4).standard_normal((900, len(PHONES) + 1)).astype(np.float32)
-    whole = list(model.segments_of(logits, 18.0, 2))
-    assert len(whole) > 100 and all(a.end <= b.start for a, b in zip(whole, whole[1:], strict=False))
-    for size in (1, 7, 500):
-        blocks = [logits[k : k + size] for k in range(0, len(logits), size)]
-        monkeypatch.setattr(model.forward, "in_blocks", lambda *_, blocks=blocks, **__: blocks)
-        assert list(model.segments(Opened(18.0), 2)) == whole  # type: ignore[arg-type]
-
-
-def test_phones_come_while_the_recording_goes_on(model: Recogniser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two seconds and a bit after their frames, however long the recording, and memory does not grow."""
-    logits = doubtful(model, ["low", "mid", "high", "top"] * 200, [2, 9, 50], "low")
-    seen = 0
-
-    def blocks() -> Any:
-        nonlocal seen
-        for k in range(0, len(logits), 10):
-            seen = k + 10
-            yield logits[k : k + 10]
-
-    monkeypatch.setattr(model.forward, "in_blocks", lambda *_, **__: blocks())
-    late = [seen * model.clock.step - segment.end for segment in model.segments(Opened(128.0))]  # type: ignore[arg-type]
-    assert len(late) == 800 and max(late[:-1]) < 2.8
-
-
-def test_many_at_a_time_are_as_one_by_one(model: Recogniser, tmp_path: Path) -> None:
-    paths = [tmp_path / f"{k}.wav" for k in range(12)]
-    for k, path in enumerate(paths):
-        write_song(path, (SONG * 5)[: k + 1], seed=k)
-    alone = [model.decode(path) for path in paths]
-    assert alone[5].phones != ()
-    for _ in range(3):
-        assert list(model.decode_all(paths, 4)) == alone
 
 
 def test_evaluation_takes_the_weight_as_a_setting(model: Recogniser, tiny_model: Path) -> None:

@@ -54,35 +54,6 @@ def test_decode_gives_phones_with_times_and_confidence(model: Recogniser, tmp_pa
         assert 0.5 < segment.confidence <= 1
 
 
-def test_logits_of_samples_at_any_rate(model: Recogniser, tmp_path: Path) -> None:
-    samples, _ = sing(SONG, np.random.default_rng(0), 44100)
-    soundfile.write(tmp_path / "a.wav", samples, 44100, subtype="FLOAT")
-    logits = model.logits(samples, 44100)
-    assert logits.dtype == np.float32 and logits.shape[1] == 1 + len(PHONES)
-    same, _ = sound_file.read(tmp_path / "a.wav", 16000)
-    np.testing.assert_allclose(model.logits(same, 16000), logits, atol=1e-5)
-    assert model.clock.seconds(len(logits)) == pytest.approx(len(samples) / 44100, abs=0.05)
-    assert model.logits(samples[:100], 44100).shape == (0, 1 + len(PHONES))
-    for wrong in (np.full(900, np.inf), np.full(900, np.nan)):
-        with pytest.raises(InputError, match="finite"):
-            model.logits(wrong.astype(np.float32), 16000)
-
-
-def test_decoding_in_small_blocks_is_decoding(
-    model: Recogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    song = [PHONES[k] for k in np.random.default_rng(3).integers(4, size=60)]
-    write_song(tmp_path / "a.wav", song, rate=22050)
-    whole = model.decode(tmp_path / "a.wav", alternatives=1)
-    monkeypatch.setattr(sound_file, "BLOCK", 1000)
-    with sound_file.opened(tmp_path / "a.wav", 16000) as blocks:
-        found = list(model.segments(blocks, 1, block_frames=20))
-    assert [segment.phone for segment in found] == list(whole.phones)
-    for ours, expected in zip(found, whole.segments, strict=True):
-        np.testing.assert_allclose(ours[1:4], expected[1:4], atol=1e-4)
-        assert ours.alternatives[0][0] == expected.alternatives[0][0]
-
-
 def pushed(
     model: Recogniser, samples: NDArray[np.float32], rate: int, sizes: list[int], lookahead: float | None = None
 ) -> list[list[Segment]]:
@@ -225,13 +196,6 @@ def test_numbers_and_moments_in_a_list_are_one_recording(model: Recogniser) -> N
     assert model.decode(list(sound), 16000) == one
     assert model.decode(list(np.stack([sound, sound], axis=1)), 16000) == one
     assert isinstance(empty := model.decode([], 16000), Recognition) and empty.phones == ()
-
-
-def test_a_transcript_may_be_a_text(model: Recogniser, tmp_path: Path) -> None:
-    write_song(tmp_path / "a.wav", SONG)
-    assert model.align(tmp_path / "a.wav", " ".join(SONG)) == model.align(tmp_path / "a.wav", SONG)
-    with pytest.raises(InputError, match="'lwo' is not in the phone set"):
-        model.align(tmp_path / "a.wav", "low lwo")
 
 
 def test_work_in_order_stops_when_no_one_wants_more() -> None:

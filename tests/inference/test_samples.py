@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +116,6 @@ def test_a_result_as_a_data_frame() -> None:
     assert list(frame.columns) == ["file", "start", "end", "phone", "confidence"]
     assert frame.values.tolist() == [["a.wav", 0.1, 0.2, "aa", 0.9], ["a.wav", 0.2, 0.4, "b", 0.5]]
     assert Recognition("a.wav", 1.0, ()).to_dataframe().shape == (0, 5)
-
-
-def test_without_pandas_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InputError, match="needs pandas, which is not installed; pip install pandas"):
-        RESULT.to_dataframe()
-
-
-def test_a_result_is_short_to_look_at() -> None:
-    assert repr(RESULT) == "<Recognition of 'a.wav', 1.00 s, 2 phones: aa b>"
-    long = Recognition("a.wav", 9.0, RESULT.segments * 1000, -0.5)
-    assert "2000 phones, log probability -0.50: aa b" in repr(long) and len(repr(long)) < 120
 
 
 def test_the_examples_of_the_docstrings_run() -> None:

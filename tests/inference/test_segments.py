@@ -28,9 +28,7 @@ from speechctc.inference.segmenter import (
     lasting,
     log_odds,
 )
-from speechctc.metrics.edits import right_phones
 from speechctc.phones.inventory import inventory_of, named_inventory
-from speechctc.phones.label_rules import parse_folding
 
 PHONES = inventory_of("abc")
 CLOCK = FrameClock.of(FeatureConfig(), ModelConfig(time_stride=2))
@@ -181,24 +179,12 @@ def test_however_rough_the_times_each_segment_lasts_in_order_and_inside(
     assert all(each.end - each.start > least - 1e-9 for each in found)
 
 
-def test_segments_that_last_are_left_as_they_are() -> None:
-    there = [Segment("a", 0.1, 0.2, 0.5), Segment("b", 0.2, 0.205, 0.5), Segment("a", 0.3, 0.9, 0.5)]
-    assert lasting(there, 0.005, 0.0, 1.0) == there
-    short = [Segment("a", 0.1057, 0.1057, 0.5), Segment("b", 0.1057, 0.1059, 0.5), Segment("a", 0.1059, 1.0, 0.5)]
-    assert [round(each.end - each.start, 9) for each in lasting(short, 0.005, 0.0, 1.0)] == [0.005, 0.005, 0.8843]
-
-
 def overconfident(count: int, seed: int = 0) -> tuple[Floats, Floats]:
     """Return posteriors and whether each was right, with odds of truth ``0.5 * log odds - 0.3``."""
     rng = np.random.default_rng(seed)
     posteriors: Floats = 1 / (1 + np.exp(-rng.normal(2, 2, count)))
     truth = 1 / (1 + np.exp(-(0.5 * log_odds(posteriors) - 0.3)))
     return posteriors, (rng.random(count) < truth).astype(float)
-
-
-def test_fit_finds_the_slope_and_intercept_that_made_the_data() -> None:
-    slope, intercept = fit(*overconfident(40_000))
-    assert slope == pytest.approx(0.5, abs=0.03) and intercept == pytest.approx(-0.3, abs=0.06)
 
 
 def test_fit_is_a_maximum_of_the_likelihood() -> None:
@@ -213,13 +199,6 @@ def test_fit_is_a_maximum_of_the_likelihood() -> None:
     best = fit(posteriors, right)
     for step in ((0.01, 0), (-0.01, 0), (0, 0.01), (0, -0.01)):
         assert loss(best[0] + step[0], best[1] + step[1]) > loss(*best)
-
-
-def test_phones_that_are_all_right_do_not_become_certain() -> None:
-    posteriors: Floats = np.linspace(0.5, 1.0, 60, dtype=np.float64)
-    slope, intercept = fit(posteriors, np.ones(60))
-    told = Calibration(slope, intercept, phones=60).probabilities(posteriors)
-    assert np.isfinite([slope, intercept]).all() and told.max() < 1.0
 
 
 def test_calibration_error_is_what_counting_gives() -> None:
@@ -239,14 +218,6 @@ def test_calibrating_lowers_the_error_on_phones_not_learned_from() -> None:
     changed[utterances % 5 == 2] = 0
     again = cross_validated(posteriors, changed, utterances)
     assert np.array_equal(again[utterances % 5 == 2], told[utterances % 5 == 2])  # its own labels do not tell it
-
-
-def test_right_phones_follow_the_minimal_alignment_after_folding() -> None:
-    timit = parse_folding("timit39")
-    assert right_phones(["sh", "iy"], ["zh", "iy"], timit) == [True, True]
-    assert right_phones(["s", "iy", "t"], ["s", "q", "t"], timit) == [True, None, True]
-    assert right_phones(["s", "iy"], ["s", "aa", "iy", "m"], parse_folding("none")) == [True, False, True, False]
-    assert right_phones([], ["s"], parse_folding("none")) == [False]
 
 
 def test_it_is_kept_beside_the_weights(tmp_path: Path) -> None:

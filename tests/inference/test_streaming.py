@@ -90,16 +90,6 @@ class Whole:
         return torch.from_numpy(np.concatenate([np.zeros((0, 7), np.float32), *blocks]))
 
 
-@pytest.mark.parametrize("sizes", [[1, 399, 400, 401], [160], [16_000, 7]])
-@pytest.mark.parametrize("change", [{}, {"shift_ms": 12.5}, {"window_ms": 32.0, "sample_rate": 8000}])
-def test_static_features_in_blocks(change: dict[str, Any], sizes: list[int]) -> None:
-    config = FeatureConfig(mels=12, **change)
-    samples = noise(23_456)
-    blocks = list(extractor(config).blocks(cut(samples, sizes)))
-    whole = static_features(torch.from_numpy(samples), config)
-    np.testing.assert_allclose(np.concatenate(blocks), whole.numpy(), atol=1e-5)
-
-
 @pytest.mark.parametrize("sizes", [[1, 7, 3], [50], [1000]])
 @pytest.mark.parametrize("cmn_window_ms", [None, (0, 10), (40, 0), (330, 170), (60_000, 60_000)])
 def test_what_is_centred_in_blocks(cmn_window_ms: tuple[float, float] | None, sizes: list[int]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import signal
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from speechctc.lm.lstm import (
     epoch_batches,
     lengths_of,
     load_lstm,
-    made_ahead,
     padded,
     pieces_of,
     save_lstm,
@@ -88,17 +86,6 @@ def test_batches_keep_to_their_limits_and_vary_with_the_epoch() -> None:
     assert sum(len(b) * lengths[b].max() for b in first) < 1.4 * lengths.sum()  # like lengths together
 
 
-def test_batches_made_ahead_are_those_asked_for_and_faults_come_out() -> None:
-    pieces = pieces_of(SEQUENCES)
-    batches = batches_by_length(lengths_of(pieces), 2, 100)
-    made = list(made_ahead(pieces, batches, pinned=False))
-    for (tokens, targets), members in zip(made, batches, strict=True):
-        assert all(map(torch.equal, (tokens, targets), padded(pieces, members)))
-    next(made_ahead(pieces, batches * 50, pinned=False))  # left in the middle: the thread goes too
-    with pytest.raises(IndexError):
-        list(made_ahead(pieces, [np.array([99])], pinned=False))
-
-
 def test_scores_are_those_of_one_sequence_at_a_time() -> None:
     model = fresh()
     alone = [float(model.score([labels])[0]) for labels in SEQUENCES]
@@ -111,23 +98,6 @@ def test_scores_are_those_of_one_sequence_at_a_time() -> None:
             log_probs, state = model.step(state, [label])
         assert total == pytest.approx(expected, rel=1e-5)
     assert np.exp(log_probs).sum() == pytest.approx(1)
-
-
-def test_all_sequences_together_have_the_probability_one() -> None:
-    """Those of up to 3 phones, and what comes after 3."""
-    model = fresh()
-    level: list[list[int]] = [[]]
-    total = 0.0
-    for _ in range(3):
-        total += float(np.exp(model.score(level)).sum())
-        level = [[*labels, label] for labels in level for label in range(1, 5)]
-    log_probs = np.zeros(len(level))
-    for k, labels in enumerate(level):
-        row, state = model.step(model.begin(1), None)
-        for label in labels:
-            log_probs[k] += row[0, label]
-            row, state = model.step(state, [label])
-    assert total + np.exp(log_probs).sum() == pytest.approx(1, abs=1e-5)
 
 
 def trainer_of(train: list[list[int]], dev: list[list[int]], **settings: Any) -> LstmTrainer:
@@ -201,29 +171,6 @@ def test_a_training_that_was_stopped_goes_on_to_the_bit(
     assert logs[0] == logs[1] and len(logs[0]) == 3
 
 
-def test_a_training_that_ended_before_its_first_state_was_saved_begins_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first ``best/`` is written before ``last/``: a full disk or a kill may come between the two."""
-    whole = training(tmp_path / "whole")
-    whole.train()
-
-    def fail(folder: Path, saved: SavedLstm) -> None:
-        if folder.name == "last":
-            raise OSError(28, "No space left on device")
-        save_lstm(folder, saved)
-
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
-        patch.setattr("speechctc.stages.lm_lstm.save_lstm", fail)
-        training(tmp_path / "part").train()
-    assert (tmp_path / "part" / "best").exists() and not (tmp_path / "part" / "last").exists()
-    with pytest.raises(InputError, match="trained on another text"):
-        LstmTraining(tmp_path / "part", ABC, tiny(), ([[1]], [[2]]), True, Recorder())
-    training(tmp_path / "part", resume=True).train()
-    for name in ("last/weights.safetensors", "best/weights.safetensors"):
-        assert same(load_file(tmp_path / "whole" / name), load_file(tmp_path / "part" / name))
-
-
 def test_a_folder_is_resumed_only_with_what_it_was_trained_with(tmp_path: Path) -> None:
     training(tmp_path / "lm", epochs=1).train()
     with pytest.raises(InputError, match="lm: exists already; go on with it by --resume"):
@@ -290,15 +237,6 @@ def test_a_tenth_is_held_out_where_no_dev_is_named() -> None:
     assert "3 of the 30 utterances" in recorder.said[0] and (train, dev) == train_and_dev(text, None, ABC, Recorder())
     with pytest.raises(InputError, match="a text: one utterance cannot be trained on and held out"):
         train_and_dev(PhoneText("a text", [["a"]]), None, ABC, recorder)
-
-
-def test_bfloat16_learns_too() -> None:
-    try:
-        trainer = trainer_of(chain(60, 1), chain(20, 2), precision="bfloat16", epochs=3)
-    except InputError as error:
-        pytest.skip(str(error))
-    devs = dev_perplexities(trainer)
-    assert devs[-1] < devs[0] - 0.3 and math.isfinite(devs[-1])
 
 
 def test_a_processor_without_an_lstm_in_bfloat16_gets_one_line_or_float32(monkeypatch: pytest.MonkeyPatch) -> None:

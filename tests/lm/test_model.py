@@ -165,11 +165,6 @@ def test_relative_to_frequencies_each_phone_loses_how_frequent_it_is(name: str) 
             PhoneLM.from_tensors(lm.to_tensors() | {"ngram.less": wrong}, classes)
 
 
-def test_a_large_phone_set_survives_as_tensors() -> None:
-    lm = PhoneLM.learn([[1, 299, 300, 2], [300]], 301, 2)
-    np.testing.assert_array_equal(PhoneLM.from_tensors(lm.to_tensors(), 301).log_probs, lm.log_probs)
-
-
 def test_broken_strings_are_refused() -> None:
     tensors = PhoneLM.learn([[1, 2], [2, 3, 3]], 4, 3).to_tensors()
     token, children, starts = (tensors[f"ngram.{name}"].copy() for name in ("token", "children", "starts"))
@@ -204,21 +199,6 @@ def test_broken_strings_are_refused() -> None:
         PhoneLM.from_tensors(tensors, 3)
     with pytest.raises(KeyError):
         PhoneLM.from_tensors({}, 4)
-
-
-def test_what_is_no_labels_is_refused() -> None:
-    with pytest.raises(ValueError, match="labels from 0 to 2: must be from 1 to 3"):
-        PhoneLM.learn([[1, 0, 2]], 4, 2)
-    with pytest.raises(ValueError, match="labels from 1 to 4"):
-        PhoneLM.learn([[1, 4]], 4, 2)
-    with pytest.raises(ValueError, match="order 0"):
-        PhoneLM.learn([[1]], 4, 0)
-
-
-def test_a_weight_of_shorter_contexts_may_be_above_1() -> None:
-    tensors = PhoneLM.learn(*CASES["much"], 2).to_tensors()
-    above = tensors["ngram.backoff"] + 0.5
-    PhoneLM.from_tensors({**tensors, "ngram.backoff": above}, CASES["much"][1])
 
 
 ABC = Inventory("found", ("a", "b", "c"))

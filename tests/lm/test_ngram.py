@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from speechctc.lm.model import PhoneLM
 from speechctc.lm.ngram import FLOOR, ROOT, Ngram, estimate
 from tests.lm.test_model import CASES
 
@@ -98,33 +97,6 @@ def test_after_every_string_what_may_follow_sums_to_one(order: int, threshold: f
             assert sum(after(probs, weights, context, token) for token in range(1, CLASSES + 1)) == pytest.approx(1)
 
 
-def test_more_goes_with_a_higher_threshold_and_unigrams_stay() -> None:
-    texts = sequences()
-    sizes = [len(estimate(texts, CLASSES, 4, threshold=each).parent) for each in (0, 1e-5, 1e-3, 1e-2, 10.0)]
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] > sizes[2]
-    assert sizes[-1] == 2 + CLASSES  # the empty string, the start, the phones and the end
-
-
-def test_a_pruned_n_gram_predicts_other_text_better_than_a_shorter_one() -> None:
-    texts = sequences(400)
-    whole, pruned = (PhoneLM.of(estimate(texts[:300], CLASSES, 5, threshold=each)) for each in (0, 1e-3))
-    bigram = PhoneLM.of(estimate(texts[:300], CLASSES, 2))
-    loss = [sum(-lm.log_prob(text) for text in texts[300:]) for lm in (whole, pruned, bigram)]
-    assert len(pruned.log_probs) < 0.4 * len(whole.log_probs)
-    assert loss[1] < 1.1 * loss[0] < loss[2]
-
-
-def test_probability_after_a_node_is_that_of_the_definition() -> None:
-    ngram = estimate(sequences(), CLASSES, 3, threshold=1e-3)
-    probs, weights = tables(ngram)
-    for at, context in enumerate(strings(ngram)):
-        if END in context:
-            continue
-        tokens = np.arange(1, CLASSES + 1)
-        found = np.exp(ngram.log_prob_after(np.full(CLASSES, at), tokens))
-        assert found == pytest.approx([after(probs, weights, context, int(token)) for token in tokens])
-
-
 A, B, C, LAST = 1, 2, 3, 4
 
 
@@ -173,9 +145,3 @@ def test_without_pruning_too(name: str, order: int, cutoff: int) -> None:
         if len(context) < order and classes not in context:
             total = sum(after(probs, weights, context, token) for token in range(1, classes + 1))
             assert total == pytest.approx(1, abs=1e-9)
-
-
-def test_the_suffix_of_a_string_is_in_the_trie() -> None:
-    ngram = estimate([[A, B, C, A, B], [C, B]], 4, 3)
-    assert ngram.suffix[node(ngram, A, B, C)] == node(ngram, B, C)
-    assert ngram.suffix[node(ngram, 0, A)] == node(ngram, A) and ngram.suffix[node(ngram, A)] == ROOT

@@ -12,7 +12,6 @@ import torch
 from speechctc.config.load import parse_config
 from speechctc.config.schema import Config
 from speechctc.lm.lstm import LstmConfig, LstmModel, PhoneLstm
-from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import (
     MAX_SECONDS,
     GreedySearch,
@@ -86,13 +85,6 @@ def test_hypotheses_are_those_that_the_search_would_choose_first() -> None:
     assert found[3].lm == pytest.approx(lm.log_prob(found[3].labels))
 
 
-def test_nothing_was_said() -> None:
-    empty = np.zeros((0, CLASSES), np.float32)
-    for ngram, recurrent in ((learned(CLASSES, 2), None), (None, lstm()), (None, None)):
-        (only,) = Ranker(ngram, recurrent, config()).rank(empty)
-        assert only.labels == () and only.path.shape == (0,) and only.acoustic == 0
-
-
 @pytest.mark.parametrize("blocks", [1, 7, 1000])
 def test_long_recordings_are_ranked_piece_by_piece_however_they_come(blocks: int) -> None:
     settings = config(beam=4)
@@ -129,7 +121,3 @@ def test_which_search_is_meant() -> None:
         settings = config(**decode)
         assert isinstance(choose_search(models[0], models[1], settings, CLASSES), kind)
         assert words in method(models[0], models[1], settings)
-
-
-def test_the_flat_ngram_is_a_distribution() -> None:
-    assert np.exp(PhoneLM.flat(7).log_probs).sum() == pytest.approx(1)

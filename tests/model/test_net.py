@@ -11,7 +11,6 @@ import speechctc
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.model.layers import output_frames, plan, receptive_field
 from speechctc.model.net import ConvCTCNet, parameter_count
-from speechctc.model.numpy_net import _activation
 from tests.tiny_model import hear_around
 
 SMALL: list[dict[str, Any]] = [
@@ -99,11 +98,6 @@ def test_dropout_works_in_training_only() -> None:
     assert not torch.equal(model(x, frames)[0], model(x, frames)[0])
 
 
-def test_more_pooling_than_bands_is_refused() -> None:
-    with pytest.raises(ValueError, match="leaves nothing"):
-        net({"pool": 14, "convs": (4,)})
-
-
 def test_spans_are_odd_and_one_a_layer() -> None:
     for wrong in (2, 0, (3, 3), (3,), (3, 3, 4)):
         with pytest.raises(ValueError, match="dense_span"):
@@ -116,16 +110,6 @@ def test_dropout_may_be_given_layer_by_layer() -> None:
     for wrong in ((0.1, 0.2), (0.1, 0.2, 1.0), -0.1):
         with pytest.raises(ValueError, match="dropout"):
             ModelConfig(convs=(4, 4), dense=(8,), dropout=wrong)
-
-
-@pytest.mark.parametrize("name", ["maxout", "relu", "prelu", "silu"])
-def test_an_activation_can_be_pickled(name: str) -> None:
-    layer = plan(ModelConfig(), FeatureConfig().channels, FeatureConfig().static_dims).dense[0]
-    slope = {f"{layer.name}.activation.weight": np.full(4, 0.25, np.float32)}
-    width = 2 * layer.outputs if name == "maxout" else 4
-    x = np.linspace(-2, 2, width, dtype=np.float32)[None]
-    activate = _activation(name, layer, slope)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(activate))(x), activate(x))
 
 
 def test_a_loaded_model_can_be_pickled_for_other_processes() -> None:
