@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 Tiers = Mapping[str, Sequence["Interval"]]
-MAIN = ("phones", "tones", "words")  # tiers of labels; others have a value for each phone
 
-RATE = 16000  # Hz, at which the samples of a recording without a file are counted
 COLUMNS = ("file", "start", "end", "phone", "confidence")
 ALIGNED = ("word", "file_log_probability")  # columns after those of alignments
 # Columns after those where phones were scored; they take the place of the score of an alignment.
@@ -50,43 +48,6 @@ def audacity_text(tiers: Tiers) -> str:
     """Return phones and tones as a label track of Audacity: start and end in seconds and the label, between tabs."""
     entries = sorted((*tiers["phones"], *tiers.get("tones", ())))
     return "".join(f"{start:.6f}\t{end:.6f}\t{one_field(label)}\n" for start, end, label in entries)
-
-
-def emu_text(tiers: Tiers, audio: Path, rate: int, seconds: float) -> str:
-    """Return the annotation of a bundle of the EMU Speech Database Management System (``_annot.json``).
-
-    Each tier is a level of segments, which fill the recording as EMU's do: stretches without a label have an empty one.
-    The confidence of a phone is a second attribute of its level.
-    """
-    levels: list[dict[str, Any]] = []
-    number = 0
-    for name in (name for name in MAIN if name in tiers):
-        items = []
-        beside = dict(zip(tiers[name], tiers.get("confidence", ()), strict=False)) if name == "phones" else {}
-        for interval in _filled(tiers[name], seconds):
-            number += 1
-            start, end = round(interval.start * rate), round(interval.end * rate)
-            labels = [{"name": name, "value": interval.label}]
-            if name == "phones" and "confidence" in tiers:
-                labels.append({"name": "confidence", "value": beside[interval].label if interval in beside else ""})
-            items.append({"id": number, "sampleStart": start, "sampleDur": max(end - start - 1, 0), "labels": labels})
-        levels.append({"name": name, "type": "SEGMENT", "items": items})
-    bundle = {"name": audio.stem, "annotates": audio.name, "sampleRate": rate, "levels": levels, "links": []}
-    return json.dumps(bundle, indent=1, ensure_ascii=False) + "\n"
-
-
-def _filled(intervals: Sequence[Interval], seconds: float) -> list[Interval]:
-    """Return intervals in order, with ones without a label between them, from 0 s to the end."""
-    from speechctc.audio.annotations import Interval  # late: the help of commands loads this module
-
-    filled: list[Interval] = []
-    at = 0.0
-    for interval in sorted(intervals):
-        if interval.start > at:
-            filled.append(Interval(at, interval.start, ""))
-        filled.append(interval)
-        at = interval.end
-    return [*filled, Interval(at, seconds, "")] if seconds > at else filled
 
 
 class RecordingName(NamedTuple):
@@ -398,9 +359,7 @@ class Workbook(Writer):
 
     def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
         """Write a workbook of all results; it is complete even after an error."""
-        if (binary := getattr(out, "buffer", None)) is None:
-            raise InputError("--format xlsx is not text, which a terminal shows", "name a file: --out phones.xlsx")
-        self._write(results, binary, layout.aligned, layout.scored)
+        self._write(results, cast(Any, out).buffer, layout.aligned, layout.scored)
 
     def content(self, name: RecordingName, result: Recognition, place: Path | None = None) -> bytes:
         """Return a workbook of one result."""
@@ -505,13 +464,6 @@ def _eaf(name: RecordingName, result: Recognition, place: Path | None) -> str:
     return eaf_text(result.tiers(), audio if audio.is_file() else None, place)
 
 
-def _emu(name: RecordingName, result: Recognition, place: Path | None) -> str:
-    from speechctc.audio import sound_file
-
-    audio = Path(name.file)
-    return emu_text(result.tiers(), audio, sound_file.info(audio).rate if audio.is_file() else RATE, result.seconds)
-
-
 CSV = Table("csv", ".csv")
 CSV_BOM = Table("csv-bom", ".bom.csv", "for Excel", mark="\ufeff")
 _ALL: Sequence[Writer] = (
@@ -525,7 +477,6 @@ _ALL: Sequence[Writer] = (
     Workbook("xlsx", ".xlsx", "Excel"),
     Annotation("eaf", ".eaf", "ELAN", "ELAN plays all recordings of a file at once, on one time line", text=_eaf),
     Annotation("audacity", ".labels.txt", "labels", text=lambda name, result, place: audacity_text(result.tiers())),
-    Annotation("emu", "_annot.json", "_annot.json", text=_emu),
     Html("html", ".html", "a page"),
 )
 # The writers by the names of their formats, in the order of the help.

@@ -20,7 +20,6 @@ from speechctc.phones.inventory import Inventory, inventory_of
 START_WORD, END_WORD, UNKNOWN_WORD = "<s>", "</s>", "<unk>"
 SPECIAL = frozenset((START_WORD, END_WORD, UNKNOWN_WORD))
 
-BINARY = b"mmap lm http://kheafield.com/code"
 MEND = "mend it there, or write it again with the tool that made it"
 
 
@@ -122,10 +121,6 @@ def read_arpa(path: Path, inventory: Inventory | None = None) -> Arpa:
 
 def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line that is not blank; after the last one, the file is cut off."""
-    if path.is_file():
-        with open(path, "rb") as file:
-            if file.read(len(BINARY)) == BINARY:
-                raise InputError(f"{path}: a binary file of KenLM's", "give the ARPA file that it was built from")
     lines = [line.strip() for line in read_unpacked(path, "an ARPA file").split("\n")]
     if "\\data\\" not in lines:
         raise InputError(f"{path}: not an ARPA file, it has no line \\data\\", "name an ARPA file, plain or .gz")
@@ -196,10 +191,6 @@ def _tokens(path: Path, words: list[str], inventory: Inventory | None) -> tuple[
             "give an n-gram of these phones; speechctc lm train --phones MODEL makes one",
         )
     tokens = {word: number[inventory.normalise(word)] for word in plain}
-    if len(set(tokens.values())) < len(tokens):
-        double = next(a for a in tokens for b in tokens if a < b and tokens[a] == tokens[b])
-        what = f"several of its words, {double!r} among them, are one phone of the set {inventory.name}"
-        raise InputError(f"{path}: {what}", "count the phones of this set: speechctc lm train --text")
     return {START_WORD: START, **tokens, END_WORD: len(number) + 1}, inventory
 
 

@@ -141,7 +141,8 @@ class Trainer:
                 where = f"epoch {progress.epoch + 1}, step {progress.step + 1}"
                 group = list(islice(batches, self.config.train.accumulate))
                 these, own = slice(progress.batch, progress.batch + len(group)), [each for each in group if each]
-                loss = self._step(own, int(phones[these].sum()), rate)
+                loss = self.train_step.step(own, int(phones[these].sum()), rate, progress.step)
+                self._trim_heap()
                 progress.next_step(len(group), float(phones[these].sum()), float(frames[these].sum()), rate)
                 progress.loss += watch.add(where, own, loss)
                 now = time.perf_counter()
@@ -152,12 +153,6 @@ class Trainer:
                     break
         progress.loss += watch.flush()
         self.train_step.check_labels()
-
-    def _step(self, batches: Sequence[Batch], phones: int, rate: float) -> Tensor:
-        """Take a step."""
-        loss = self.train_step.step(batches, phones, rate, self.progress.step)
-        self._trim_heap()
-        return loss
 
     def _trim_heap(self) -> None:
         """Return free heap to the system where the process is above its estimate; it would grow for hours."""

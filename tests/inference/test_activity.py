@@ -93,13 +93,6 @@ def test_speech_is_active_with_what_is_around_it() -> None:
         assert 3.3 < edges[0] / 100 < 3.6 and len(active) / 100 - 3.1 < edges[1] / 100 < len(active) / 100 - 2.9
 
 
-@pytest.mark.parametrize("seconds", [0.03, 0.2, 0.9])
-def test_of_short_recordings_only_digital_silence_is_not_active(seconds: float) -> None:
-    vowel = (0.1 * np.sin(np.arange(int(seconds * RATE)) * 0.3)).astype(np.float32)
-    assert not flags(0 * vowel).any()
-    assert seconds < 0.1 or flags(vowel + steady("white, -80 dB", 2)[: len(vowel)]).all()
-
-
 @pytest.mark.parametrize("cut", [[1], [7, 0, 3], [50], [151, 1], [400]])
 @pytest.mark.parametrize("silence", [0.0, 0.7, 3.0])
 def test_blocks_make_no_difference(silence: float, cut: list[int]) -> None:

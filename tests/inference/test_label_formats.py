@@ -1,9 +1,8 @@
-"""Results in the formats of ELAN, Audacity and EMU, opened again by other libraries."""
+"""Results in the formats of ELAN and Audacity, opened again by other libraries."""
 
 from __future__ import annotations
 
 import io
-import json
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -16,7 +15,7 @@ from pympi import Elan
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text, find_media, read_eaf
-from speechctc.inference.formats import WRITERS, RecordingName, emu_text
+from speechctc.inference.formats import WRITERS, RecordingName
 from speechctc.inference.result import Recognition, Word
 from speechctc.inference.segmenter import Segment
 
@@ -131,29 +130,6 @@ def test_labels_of_audacity_are_a_table(tmp_path: Path) -> None:
     text = written("audacity", tmp_path / "a.wav", tmp_path)
     table = pandas.read_csv(io.StringIO(text), sep="\t", header=None, quoting=3)
     assert tuple(table[2]) == PHONES and list(table[0]) == [0.0, 0.1234, 1.0, 1.25] and list(table[1])[-1] == 2.0
-
-
-def test_a_bundle_of_emu_fills_the_recording_in_samples(tmp_path: Path) -> None:
-    bundle = json.loads(written("emu", tmp_path / "a b.wav", tmp_path))
-    assert (bundle["name"], bundle["annotates"], bundle["sampleRate"]) == ("a b", "a b.wav", 22050)
-    (level,) = bundle["levels"]
-    items = level["items"]
-    assert [item["labels"][0]["value"] for item in items] == ["t͡ʃ", "ã", "", '<&">', "ɡʰ"]
-    assert [item["labels"][1]["value"] for item in items] == ["0.50", "0.50", "", "0.50", "0.50"]
-    ends = [item["sampleStart"] + item["sampleDur"] + 1 for item in items]
-    assert ends == [item["sampleStart"] for item in items[1:]] + [44100], "each begins after the last sample of another"
-    assert len({item["id"] for item in items}) == 5 and bundle["links"] == [] and level["type"] == "SEGMENT"
-
-
-def test_words_are_a_level_where_there_are_some() -> None:
-    tiers = {
-        "phones": [Interval(0, 0.1, "k"), Interval(0.1, 0.2, "a"), Interval(0.5, 0.6, "x")],
-        "words": [Interval(0, 0.2, "Ka")],
-    }
-    assert [level["name"] for level in json.loads(emu_text(tiers, Path("a.wav"), 16000, 1.0))["levels"]] == [
-        "phones",
-        "words",
-    ]
 
 
 def test_every_format_writes_every_result(tmp_path: Path) -> None:

@@ -92,7 +92,6 @@ def test_what_is_written_is_read_again(tmp_path: Path, order: int, name: str) ->
         ("-0.15\ta b c\n\n\\end\\\n", "", "cut off"),
         (SRILM[SRILM.index("\\2-grams") :], "", "cut off"),
         (SRILM[SRILM.index("\\1-grams") :], "", "cut off"),
-        (SRILM, "mmap lm http://kheafield.com/code format version 5\n", "a binary file of KenLM's"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -118,7 +117,7 @@ def test_words_that_are_no_phones_are_counted_and_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="2 of its 3 words are not of the 2 phones .found.: a, c; give an n-gram of"):
         read_arpa(path, Inventory("found", ("b", "zh")))
     stressed = SRILM.replace("\ta", "\tAH0").replace(" a", " AH0").replace("a ", "AH0 ").replace("b", "AH1")
-    with pytest.raises(InputError, match="several of its words, 'AH0' among them, are one phone of the set cmu39"):
+    with pytest.raises(InputError, match="'AH1' stands there a second time"):
         read_arpa(write(tmp_path / "cmu.arpa", stressed.replace("c\n", "B\n")), named_inventory("cmu39"))
 
 

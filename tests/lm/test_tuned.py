@@ -30,7 +30,6 @@ from speechctc.stages.lm_tune import (
     check_place,
     coarse_points,
     fine_points,
-    interval,
     keep,
 )
 from tests.lm.test_rescore import lstm
@@ -89,18 +88,6 @@ def test_points_lie_around_the_best_and_ties_go_to_the_lowest() -> None:
         Point(0.1, 1, 0): np.array([9, 9]),
     }
     assert best_point(errors) == Point(0.2, 1, 0)
-
-
-def test_the_interval_covers_the_rate_and_a_paired_difference_is_narrower() -> None:
-    rng = np.random.default_rng(0)
-    phones = rng.integers(10, 30, size=100)
-    errors = rng.binomial(phones, rng.uniform(0.1, 0.7, size=100))
-    low, high = interval(errors, phones)
-    rate = 100 * errors.sum() / phones.sum()
-    assert low < rate < high
-    fewer = np.maximum(errors - 1, 0)
-    less, least = interval(fewer, phones, errors)
-    assert less < 100 * (fewer - errors).sum() / phones.sum() < least < 0 and least - less < (high - low) / 5
 
 
 def test_a_tuning_cut_short_is_not_in_the_way_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

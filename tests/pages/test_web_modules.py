@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -165,35 +164,6 @@ def test_a_long_recording_with_pauses_is_heard_in_blocks_as_in_python(tiny_model
     assert [each["phone"] for each in same] == [each["phone"] for each in phones]
 
 
-LIVE = """
-const samples = read("samples", Float32Array), times = [];
-function* spoken() {
-  for (const block of blocks(samples, 2205)) { yield block; yield new Float32Array(0); }
-}
-let turns = 0;
-for (const phones of model.phonesOf(resampled(spoken(), 22050, model.rate), () => samples.length / 22050, 2, true)) {
-  turns += 1;
-  times.push(...phones.map((each) => ({ ...each, turn: turns })));
-}
-return { turns, phones: times };
-"""
-
-
-def test_phones_while_one_speaks_are_those_of_the_recording(tiny_model: Path, tmp_path: Path) -> None:
-    recogniser = speechctc.load(tiny_model, "cpu")
-    fill_checkpoint(tmp_path, replace(recogniser.checkpoint, state={}))
-    rng = np.random.default_rng(8)
-    samples = np.concatenate([sing([TONES[k % len(TONES)] for k in range(9)], rng, 22050)[0] for _ in range(4)])
-    samples.astype(np.float32).tofile(tmp_path / "samples")
-    given = {"about": about_model(recogniser), "lm": (tmp_path / "lm.safetensors").exists()}
-    found = run_node(tmp_path, {"model": "Model", "resample": "resampled"}, LOADED + LIVE, given)
-    result, frame = recogniser.decode(samples.astype(np.float32), 22050), recogniser.clock.step + 1e-9
-    assert [each["phone"] for each in found["phones"]] == list(result.phones) and len(result.phones) > 20
-    assert all(abs(a["start"] - b.start) <= frame for a, b in zip(found["phones"], result.segments, strict=True))
-    # Each empty block, after each tenth of a second, comes through; phones are told long before the end.
-    assert found["turns"] > len(samples) / 2205 and found["phones"][0]["turn"] < found["turns"] / 2
-
-
 @pytest.mark.parametrize(("order", "beam"), [(1, 3), (4, 64), (7, 16)])
 def test_the_search_with_an_ngram_finds_the_path_of_python(tmp_path: Path, order: int, beam: int) -> None:
     rng = np.random.default_rng(order)
@@ -216,16 +186,6 @@ def test_the_search_with_an_ngram_finds_the_path_of_python(tmp_path: Path, order
     """
     imports = {"ngram": "Ngram", "search": "BeamSearch", "model": "readTensors"}
     assert run_node(tmp_path / "model", imports, body, beam) == expected
-
-
-def test_numbers_of_16_bits_are_read_exactly(tmp_path: Path) -> None:
-    bits = np.arange(65536, dtype=np.uint16)
-    head = json.dumps({"all": {"dtype": "F16", "shape": [65536], "data_offsets": [0, 131072]}}).encode()
-    (tmp_path / "all").write_bytes(len(head).to_bytes(8, "little") + head + bits.tobytes())
-    run_node(
-        tmp_path, {"model": "readTensors"}, 'write("found", readTensors(read("all", Uint8Array)).all.values); return 0;'
-    )
-    np.testing.assert_array_equal(floats(tmp_path / "found"), bits.view(np.float16).astype(np.float32))
 
 
 @pytest.mark.parametrize("fused", [False, True])

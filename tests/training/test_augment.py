@@ -16,7 +16,7 @@ from speechctc.ctc import ctc_loss
 from speechctc.features.filterbank import static_features
 from speechctc.training.augment import Augmenter, least_frames
 from speechctc.training.train_step import TrainStep
-from tests.train_helpers import run_once, same, trainer_of
+from tests.train_helpers import trainer_of
 
 CPU = torch.device("cpu")
 EVERYTHING = (
@@ -192,13 +192,6 @@ def test_only_training_is_augmented_and_the_step_alone_decides_how(extracted: Pa
         outcomes.append((logits, frames))
     assert torch.equal(outcomes[0][0], outcomes[1][0])
     assert not torch.equal(outcomes[0][1], outcomes[2][1])
-
-
-def test_an_augmented_run_goes_on_to_the_bit(extracted: Path, here: Path) -> None:
-    settings = ("train.schedule=constant", "train.warmup_steps=0", *EVERYTHING)  # so that the end planned is no matter
-    whole = run_once(extracted, here / "whole", "train.epochs=3", *settings)
-    run_once(extracted, here / "parts", "train.epochs=1", *settings)
-    assert same(whole, run_once(extracted, here / "parts", "train.epochs=3", *settings, resume=True))
 
 
 def test_reverberation_adds_the_power_of_earlier_frames(monkeypatch: pytest.MonkeyPatch) -> None:

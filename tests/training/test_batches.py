@@ -1,24 +1,17 @@
 import itertools
 import threading
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_shard, write_shard
-from speechctc.training import batches as training_batches
-from speechctc.training.batches import Batch, Loader, Slot, Split
-from speechctc.training.epoch_plan import Indices, Limits, plan_epoch
+from speechctc.training.batches import Batch, Loader, Split
+from speechctc.training.epoch_plan import Indices, Limits
 
 CONFIG = FeatureConfig(mels=4)
 RNG = np.random.default_rng(3)
@@ -49,49 +42,6 @@ def limits(batch_size: int = 7, batch_frames: int = 300, chunk_frames: int = 10*
 
 def take(loader: Loader, seed: int, skip: int = 0) -> list[Batch]:
     return [batch for batch in loader.batches(loader.plan(seed), skip=skip) if batch is not None]
-
-
-@pytest.mark.parametrize("chunk_frames", [10**9, 700, 1])
-@pytest.mark.parametrize("seed", [None, 5])
-def test_an_epoch_holds_every_utterance_once_within_the_limits(chunk_frames: int, seed: int | None) -> None:
-    plans = plan_epoch(LENGTHS, np.arange(61), limits(chunk_frames=chunk_frames), seed)
-    seen = Counter(int(u) for plan in plans for batch in plan.batches for u in batch)
-    assert seen == Counter(range(61))
-    for plan in plans:
-        assert sorted(np.concatenate(plan.batches)) == sorted(plan.utterances)
-        assert LENGTHS[plan.utterances].sum() <= chunk_frames or len(plan.utterances) == 1
-        for batch in plan.batches:
-            assert len(batch) <= 7
-            assert LENGTHS[batch].max() * len(batch) <= 300 or len(batch) == 1
-
-
-def test_a_split_that_fills_a_chunk_exactly_stays_in_memory(split: Split) -> None:
-    total, cpu = int(LENGTHS.sum()), torch.device("cpu")
-    assert Loader(split, limits(chunk_frames=total), cpu).limits.chunk_frames == total
-    assert Loader(split, limits(chunk_frames=total), cpu, other_frames=1).limits.chunk_frames == total // 2
-
-
-def test_the_batch_size_is_used() -> None:
-    for size in (1, 3, 20):
-        plans = plan_epoch(np.full(61, 40), np.arange(61), limits(size, 10**9), 1)
-        assert max(len(batch) for plan in plans for batch in plan.batches) == size
-
-
-@pytest.mark.parametrize("count", [5, 100, 600])
-def test_padding_is_at_most_a_twentieth(count: int) -> None:
-    lengths = np.random.default_rng(0).integers(150, 800, count)
-    (plan,) = plan_epoch(lengths, np.arange(count), limits(20, 20_000), 1)
-    padded = sum(int(lengths[batch].max()) * len(batch) for batch in plan.batches)
-    assert padded <= 1.05 * lengths.sum()
-    assert len(plan.batches) <= {5: 4, 100: 20, 600: 40}[count]  # and yet not one utterance each
-
-
-def test_order_depends_on_the_seed_alone() -> None:
-    orders = [
-        [batch.tolist() for plan in plan_epoch(LENGTHS, np.arange(61), limits(), seed) for batch in plan.batches]
-        for seed in (1, 1, 2)
-    ]
-    assert orders[0] == orders[1] != orders[2]
 
 
 @pytest.mark.parametrize("chunk_frames", [10**9, 700])
@@ -191,15 +141,6 @@ def test_the_next_chunk_is_read_while_the_net_works(split: Split, monkeypatch: p
         assert len(list(itertools.islice(batches, len(chunk.batches) - 1))) == len(chunk.batches) - 1
 
 
-def test_an_error_while_reading_reaches_the_net(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Split, utterances: Indices, into: torch.Tensor) -> Indices:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(Split, "read", broken)
-    with pytest.raises(OSError, match="Input/output"):
-        take(Loader(split, limits(chunk_frames=700), torch.device("cpu")), 1)
-
-
 def test_only_other_ranks_have_a_batch_in_the_last_steps(split: Split) -> None:
     loader = Loader(split, limits(1), torch.device("cpu"))
     plan = loader.plan(1, ranks=2)
@@ -225,69 +166,6 @@ def test_a_batch_in_parts_is_the_same_batch(split: Split, parts: int) -> None:
             assert torch.equal(piece.labels[k, :labels], batch.labels[row, :labels])
             row += 1
     assert sum(piece.padded_frames for piece in pieces) <= batch.padded_frames
-
-
-EVENTS = ("_copied", "_free")
-
-
-class PinnedSlot(Slot):
-    """A slot that goes the way of a GPU, whose memory is the host's: a copy on a stream, ordered by events."""
-
-    def __init__(self, split: Split, frames: int, device: torch.device) -> None:
-        super().__init__(split, frames, device)
-        with torch.inference_mode(False):
-            self._host = torch.empty_like(self.static)
-        self._on_gpu = True
-        made: dict[str, Any] = {"_stream": SimpleNamespace(wait_event=lambda event: None)}
-        made |= {name: SimpleNamespace(record=lambda *stream: None, synchronize=lambda: None) for name in EVENTS}
-        vars(self).update(made)
-
-
-@pytest.fixture
-def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, object]]:
-    """Chunks are copied as to a GPU, which is this thread's then; return the memory that streams were recorded for."""
-    recorded: list[tuple[int, object]] = []
-    entered: list[object] = []
-
-    @contextmanager
-    def device(which: torch.device) -> Iterator[None]:
-        entered.append(which)
-        yield
-        entered.pop()
-
-    @contextmanager
-    def stream(which: object) -> Iterator[None]:
-        assert entered == [torch.device("cpu")]  # leaving a stream sets the thread's device again: to the right one
-        yield
-
-    monkeypatch.setattr(training_batches, "Slot", PinnedSlot)
-    monkeypatch.setattr(torch.cuda, "device", device)
-    monkeypatch.setattr(torch.cuda, "stream", stream)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(wait_event=lambda event: None))
-    monkeypatch.setattr(Tensor, "record_stream", lambda t, stream: recorded.append((t.data_ptr(), stream)))
-    return recorded
-
-
-@pytest.mark.parametrize("chunk_frames", [10**9, 700])
-def test_chunks_are_copied_while_scoring(split: Split, chunk_frames: int, like_a_gpu: list[tuple[int, object]]) -> None:
-    """Scoring is in inference mode, where tensors are made that the reader's thread may not write to."""
-    wanted = take(Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu")), 3)
-    with torch.inference_mode():
-        loader = Loader(split, limits(chunk_frames=chunk_frames), torch.device("cpu"))
-        scored = take(loader, 3)
-    trained = take(loader, 3)  # what stays on the device serves both
-    for batches in (scored, trained):
-        assert all(torch.equal(a.static, b.static) for a, b in zip(batches, wanted, strict=True))
-
-
-def test_memory_of_a_chunk_waits_for_its_copy(split: Split, like_a_gpu: list[tuple[int, object]]) -> None:
-    """An epoch that ends in between drops the slots, into one of which the stream may still be copying."""
-    loader = Loader(split, limits(chunk_frames=700), torch.device("cpu"))
-    batches = loader.batches(loader.plan(1))
-    next(batches)
-    next(batches)
-    batches.close()  # type: ignore[attr-defined]
-    assert len({memory for memory, _ in like_a_gpu}) == 2 and len({id(stream) for _, stream in like_a_gpu}) == 2
 
 
 @pytest.mark.cuda

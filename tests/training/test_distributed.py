@@ -38,29 +38,6 @@ def start(config: Path, run: str, *settings: str) -> subprocess.Popen[str]:
     )
 
 
-LEAVES = """
-from pathlib import Path
-
-import torch
-
-from speechctc.training.distributed import process_group
-from speechctc.core.optimizers import SGD
-
-with process_group(torch.device("cpu")) as ranks:
-    SGD([{"params": [*torch.nn.Linear(2, 2).parameters()], "weight_decay": 0.0}], 0.1).step()
-    ranks.wait()
-names = [(thread / "comm").read_text() for thread in Path("/proc/self/task").iterdir()]
-assert not [name for name in names if "gloo" in name], names
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")
-@pytest.mark.slow
-def test_no_thread_of_the_processes_that_were_joined_is_left_behind(here: Path) -> None:
-    (here / "leaves.py").write_text(LEAVES)
-    assert Together("leaves", cwd=here, log=here / "said").wait() == 0, (here / "said").read_text()
-
-
 def together(batches: list[Batch]) -> Batch:
     """Return one batch of the utterances of all."""
     frames, labels = max(b.static.shape[1] for b in batches), max(b.labels.shape[1] for b in batches)

@@ -1,9 +1,14 @@
+"""The plan of an epoch for any number of ranks; how far a run is, saved by name and read back."""
+
+from __future__ import annotations
+
 from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
-from speechctc.training.epoch_plan import EpochPlan, Limits
+from speechctc.training.epoch_plan import EpochPlan, Limits, Progress, ResumeState
 
 LENGTHS = np.random.default_rng(3).integers(1, 90, 61)
 LABELS = np.random.default_rng(4).integers(0, 9, 61)
@@ -46,11 +51,6 @@ def test_an_epoch_goes_on_with_another_number_of_ranks(before: int, after: int) 
     assert seen == list(range(61))
 
 
-def test_nothing_left_is_an_epoch_of_no_steps() -> None:
-    plan = EpochPlan(LENGTHS, np.zeros(0, dtype=np.int64), LIMITS, 1, 2)
-    assert plan.steps == 0 and len(plan.done(5)) == 0 and len(plan.totals(LABELS)) == 0
-
-
 def sizes(frames: list[int], limits: Limits) -> list[list[int]]:
     """Return the sizes of the batches of each chunk, where the order is kept."""
     (chunks,) = EpochPlan(np.array(frames), np.arange(len(frames)), limits, None).shares
@@ -76,3 +76,26 @@ def test_batches_and_chunks_are_as_large_as_they_may_be(
     frames: list[int], limits: Limits, wanted: list[list[int]]
 ) -> None:
     assert sizes(frames, limits) == wanted
+
+
+PROGRESS = Progress(3, 7, 90, 40, 2, 5.5, 31.0, 400.0, 9.25, 0.5, 77.0, 12.5, 88)
+
+
+def test_the_progress_of_a_version_with_more_counters_is_read() -> None:
+    earlier = PROGRESS.to_tensors() | {"progress.unlabelled": torch.tensor(1.0)}
+    assert Progress.of(earlier) == PROGRESS
+
+
+STATE = ResumeState(PROGRESS, 1, np.array([0, 2, 5]), Limits(20, 9000, 70_000), 3)
+
+
+def same_state(tensors: dict[str, torch.Tensor]) -> bool:
+    read = ResumeState.of(tensors, 6)
+    rest, wanted = ({**vars(state), "remaining": state.remaining.tolist()} for state in (read, STATE))
+    return rest == wanted
+
+
+def test_a_state_survives_saving_in_any_order() -> None:
+    tensors = STATE.to_tensors(6)
+    assert tensors["plan.batch_frames"] == 9000 and tensors["left"].tolist() == [1, 0, 1, 0, 0, 1]
+    assert same_state(tensors) and same_state(dict(reversed(tensors.items())))

@@ -12,7 +12,7 @@ import torch
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.model.checkpoint import BUILT_IN, Checkpoint, load_checkpoint, save_checkpoint
+from speechctc.model.checkpoint import BUILT_IN, load_checkpoint, save_checkpoint
 from speechctc.model.net import build_net, net_of
 from speechctc.phones.inventory import Inventory
 from speechctc.training.initialise import find_pretrained, first_net, load_pretrained
@@ -162,24 +162,3 @@ def test_which_configs_can_begin_with_the_bundled_model(config: str, settings: l
     else:
         with pytest.raises(InputError, match="--config finetune"):
             first_net(loaded, inventory, Path("english"), recorder)
-
-
-@pytest.mark.parametrize(
-    ("start", "then", "warns"),
-    [("espeak", "table", False), ("demo", "textgrid", False), ("demo", "demo", True), ("table", "textgrid", True)],
-)
-def test_voices_of_a_synthesiser_are_no_speakers_of_the_recordings(
-    extracted: Path, here: Path, start: str, then: str, warns: bool
-) -> None:
-    config = load_config(extracted)
-    inventory = Inventory("found", ("a", "b"))
-    corpora = [
-        config.corpus.model_copy(update={"kind": kind, "root": Path(str(k))}) for k, kind in enumerate((start, then))
-    ]
-    configs = [config.model_copy(update={"corpus": corpus}) for corpus in corpora]
-    net = build_net(configs[0], inventory)
-    zeros = torch.zeros(3, 21)
-    save_checkpoint(here / "start", Checkpoint.of(configs[0], inventory, net, zeros, zeros + 1))
-    recorder = Recorder()
-    first_net(configs[1], inventory, here / "start", recorder)
-    assert any("speakers of this dev" in line for line in recorder.said) == warns

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from speechctc.config.load import load_config
-from speechctc.corpora.corpus import LANGUAGES_FILE
 from speechctc.stages.extract import extract
 from speechctc.training.batches import Batch, Languages
 from speechctc.training.train_step import TrainStep
@@ -39,17 +38,6 @@ def test_an_epoch_has_fewer_of_languages_above_the_median() -> None:
     said = "4 languages; an epoch has 300 of 900 utterances of en, and all of the other languages (train.balance=2)"
     assert made.describe(members, 2) == said
     assert made.describe(members, 1) == "4 languages; an epoch has all utterances of each (train.balance=1)"
-
-
-def test_utterances_that_cannot_be_trained_on_are_not_drawn() -> None:
-    made, members = languages(en=90, cy=10), np.arange(5, 100)
-    assert set(made.draw(members, 3, seed=1).tolist()) <= set(members.tolist())
-
-
-def test_all_is_seen_over_epochs() -> None:
-    made, members = languages(en=90, cy=10, it=10), np.arange(110)
-    seen = {each for seed in range(60) for each in made.draw(members, 3, seed).tolist()}
-    assert seen == set(range(110))
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +87,3 @@ def test_balanced_epochs_are_shorter_told_and_resumed_to_the_bit(
         with pytest.raises(Stopped):
             run_once(mixed, here / "parts", *settings, resume=True)
     assert same(whole, run_once(mixed, here / "parts", *settings, resume=True))
-
-
-def test_one_language_has_no_file_of_languages(extracted: Path, mixed: Path) -> None:
-    assert (mixed.parent / "features" / LANGUAGES_FILE).is_file()
-    assert not (extracted.parent / "features" / LANGUAGES_FILE).exists()

@@ -16,7 +16,6 @@ from torch import Tensor
 from speechctc.core.devices import allow_tf32
 from speechctc.core.errors import InputError
 from speechctc.core.optimizers import AdamW
-from speechctc.core.tensor_file import load_arrays, save_tensors
 from speechctc.inference.load import load_lm
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
@@ -44,12 +43,6 @@ def test_the_stand_in_refuses_what_a_gpu_refuses() -> None:
         assert seen.waits == 1  # for the copy
         (there * 2).sum().backward()
         assert isinstance(there.grad, OnGpu) and there.grad.tolist() == [2, 2, 2] and seen.waits == 2
-
-
-def test_tensors_of_a_gpu_are_written(tmp_path: Path) -> None:
-    with gpu():
-        save_tensors(tmp_path / "state", {"moment": torch.arange(6.0, device=GPU).view(2, 3), "step": np.ones(1)})
-    assert load_arrays(tmp_path / "state")["moment"].tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 WHOLE = ("train.device=cuda", "train.epochs=2", "train.batch_size=16", "model.convs=[4]", "model.dense=[8,8]")

@@ -30,32 +30,6 @@ def test_the_papers_second_stage_is_plain_sgd() -> None:
     assert (tuning.optimizer, tuning.first_epoch, tuning.epochs, tuning.lr) == ("sgd", 7, 2, 1e-5)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_an_optimiser_put_back_goes_on_to_the_bit(optimizer: str) -> None:
-    stage = stages(TrainConfig(optimizer=optimizer, lr=0.1))[0]
-    torch.manual_seed(0)
-    inputs = torch.randn(6, 4, 3)
-
-    def steps(net: nn.Module, opt: Optimizer, part: torch.Tensor) -> None:
-        for x in part:
-            opt.zero_grad()
-            net(x).square().sum().backward()
-            opt.step()
-
-    whole = nn.Linear(3, 2)
-    net = nn.Linear(3, 2)
-    net.load_state_dict(whole.state_dict())
-    steps(whole, build_optimizer(whole, stage), inputs)
-    first = build_optimizer(net, stage)
-    steps(net, first, inputs[:3])
-    second = build_optimizer(net, stage)
-    second.restore({name: tensor.clone() for name, tensor in first.to_tensors().items()})
-    for group in second.param_groups:
-        group["lr"] = 0.1
-    steps(net, second, inputs[3:])
-    assert torch.equal(net.weight, whole.weight) and torch.equal(net.bias, whole.bias)
-
-
 @pytest.mark.parametrize("steps", [2, 3, 50])
 def test_the_rates_of_a_boundary_model_are_those_of_torchs_class(steps: int) -> None:
     theirs = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], 3e-3)
@@ -221,21 +195,3 @@ def test_weight_gradient_and_state_have_the_same_strides(name: str, monkeypatch:
             second.restore(first.to_tensors())
     assert len(seen) == 2 * len(list(net.parameters()))
     assert all(len(set(strides)) == 1 and len(strides) == (4 if name == "adam" else 2) for strides in seen)
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("name", ["adam", "sgd"])
-def test_a_gpu_takes_the_strides_of_narrow_layers(name: str) -> None:
-    nets = [Narrow(), Narrow()]
-    nets[1].load_state_dict(nets[0].state_dict())
-    devices = ("cpu", "cuda")
-    torch.manual_seed(0)
-    inputs = torch.randn(3, 2, 1, 9, 9)
-    for net, device in zip(nets, devices, strict=True):
-        optimizer = build_optimizer(net.to(device), stages(TrainConfig(optimizer=name, lr=0.01))[0])
-        for x in inputs:
-            optimizer.zero_grad()
-            net(x.to(device)).square().sum().backward()
-            optimizer.step()
-    for ours, theirs in zip(nets[1].parameters(), nets[0].parameters(), strict=True):
-        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-3, atol=2e-3)

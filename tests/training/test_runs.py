@@ -58,14 +58,6 @@ def test_what_a_killed_start_left_is_cleared_and_a_users_file_is_not(extracted: 
     assert [path.name for path in Path("a").iterdir()] == ["config.yaml"]
 
 
-def test_a_finished_run_does_not_go_on_from_an_epoch_it_does_not_have(extracted: Path, here: Path) -> None:
-    run_once(extracted, here / "a", "train.epochs=1")
-    recorder = Recorder()
-    train_net(load_config(extracted, [f"run={here / 'a'}", "train.epochs=1"]), True, recorder)
-    assert "all of it is done already" in recorder.said[-1]
-    assert not any("epoch 2 of 1" in line for line in recorder.said), recorder.said
-
-
 @pytest.fixture(scope="module")
 def trained(extracted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of one epoch."""
@@ -118,13 +110,6 @@ def refused(config: Path, run: Path, here: Path, name: str, content: bytes, said
     with pytest.raises(InputError, match=said):
         train_net(load_config(config, ["run=copy", "train.epochs=2"]), True, Recorder())
     assert {path: path.read_bytes() for path in sorted((here / "copy").rglob("*")) if path.is_file()} == before
-
-
-def test_a_record_moved_away_is_made_anew(extracted: Path, trained: Path, here: Path) -> None:
-    shutil.copytree(trained, here / "copy")
-    (here / "copy" / "run.json").unlink()
-    run_once(extracted, Path("copy"), "train.epochs=1", resume=True)
-    assert json.loads((here / "copy" / "run.json").read_text())["resumed"] == []
 
 
 def test_a_run_of_an_earlier_version_goes_on_unless_a_key_that_is_gone_did_something(

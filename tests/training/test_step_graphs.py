@@ -17,7 +17,7 @@ from speechctc.stages.train import Stopped, train_net
 from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.runs import Run
-from speechctc.training.train_step import StepGraphs, TrainStep, padded_labels
+from speechctc.training.train_step import StepGraphs, TrainStep
 from speechctc.training.trainer import Trainer
 from tests.command import script
 from tests.stand_in import GPU, Graph, gpu
@@ -203,12 +203,6 @@ def test_as_many_graphs_as_there_may_be() -> None:
         assert Graph.made == 3
         doubled(9.0, 3)  # that one was not used for longest, and went
         assert Graph.made == 4
-
-
-@pytest.mark.parametrize("labels", [0, 1, 31, 32, 63, 64, 200, 255, 256, 1000])
-def test_rooms_for_labels(labels: int) -> None:
-    assert labels <= padded_labels(labels) <= max(31, 2 * labels - 1)
-    assert (padded_labels(labels) + 1).bit_count() == 1
 
 
 def test_who_trains_without_graphs(features: Path, here: Path) -> None:

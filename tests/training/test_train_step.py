@@ -133,39 +133,11 @@ def test_out_of_memory_ends_in_the_same_weights(
     assert sum("out of memory" in line for line in recorder.said) == 1
 
 
-def test_what_was_refused_is_not_tried_again(extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = trainer_of(extracted, here / "r", *SGD)
-    batch = max(batches_of(trainer), key=lambda batch: batch.padded_frames)
-    allocator = Refusing(batch.padded_frames // 3, cuda_refuses, late=False)
-    allocator.put_into(monkeypatch)
-    weights_after(trainer, [batch])
-    first = allocator.refusals
-    weights_after(trainer, [batch, batch])
-    assert first > 0 and allocator.refusals == first
-
-
 def test_no_room_for_one_utterance_is_said(extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(extracted, here / "r")
     Refusing(0, cuda_refuses, late=False).put_into(monkeypatch)
     with pytest.raises(InputError, match=r"even one utterance of \d+ frames.*smaller model"):
         weights_after(trainer, batches_of(trainer)[:1])
-
-
-def test_another_error_is_not_taken_for_a_lack_of_memory(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = trainer_of(extracted, here / "r")
-    Refusing(0, lambda: RuntimeError("shapes do not match"), late=False).put_into(monkeypatch)
-    with pytest.raises(RuntimeError, match="shapes"):
-        weights_after(trainer, batches_of(trainer)[:1])
-
-
-def test_a_step_without_a_batch_of_its_own_changes_nothing_alone(extracted: Path, here: Path) -> None:
-    trainer = trainer_of(extracted, here / "r", *SGD)
-    before = [value.detach().clone() for value in trainer.train_step.net.parameters()]
-    loss = trainer.train_step.step([], 7, 0.05, 0)
-    assert float(loss) == 0.0
-    assert all(torch.equal(a, b) for a, b in zip(before, trainer.train_step.net.parameters(), strict=True))
 
 
 def test_dropout_depends_on_the_step_alone(extracted: Path, here: Path) -> None:
