@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterat
 ONLY = "only"  # the fact of a checkpoint that says, in words, to which phones it was restricted
 
 
+@dataclass(eq=False, repr=False)
 class Decoder:
     """A trained model that decodes recordings.
 
@@ -86,23 +87,17 @@ class Decoder:
         The model in words, for reports; set by the command that found it.
     """
 
-    # What the constructor takes.
-    PARTS: ClassVar[tuple[str, ...]] = ("checkpoint", "device", "calibration", "lstm", "net", "cmn_prior")
+    checkpoint: Checkpoint
+    device: str = "cpu"
+    calibration: Calibration = field(default_factory=Calibration)
+    lstm: LanguageModel | None = None
+    net: NetMaker = field(default=NumpyNet, kw_only=True)
+    cmn_prior: Rows | None = field(default=None, kw_only=True)
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        device: str = "cpu",
-        calibration: Calibration | None = None,
-        lstm: LanguageModel | None = None,
-        net: NetMaker = NumpyNet,
-        cmn_prior: Rows | None = None,
-    ) -> None:
-        self.checkpoint, self.device, self.lstm, self.net = checkpoint, device, lstm, net
-        self.cmn_prior = cmn_prior
-        self.calibration = calibration or Calibration()
-        self.config, self.inventory = checkpoint.config, checkpoint.inventory
-        self.forward = Forward(checkpoint, device, net, cmn_prior)
+    def __post_init__(self) -> None:
+        """Load the net."""
+        self.config, self.inventory = self.checkpoint.config, self.checkpoint.inventory
+        self.forward = Forward(self.checkpoint, self.device, self.net, self.cmn_prior)
         self.clock = FrameClock.of(self.config.features, self.config.model)
         self.folder: Path | None = None
         self.about = ""
@@ -140,7 +135,7 @@ class Decoder:
 
     def replaced(self, **parts: Any) -> Self:
         """Return one with other parts, by the names that the constructor has for them."""
-        return type(self)(**{name: getattr(self, name) for name in self.PARTS} | parts)
+        return replace(self, **parts)
 
     def centred_on(self, recordings: Iterable[str | Path], jobs: int = 0, channel: int | None = None) -> Self:
         """Return a decoder that expects the common mean of these files: CMN by speaker.

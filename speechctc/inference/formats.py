@@ -193,7 +193,7 @@ class Text(Writer):
                 line = f"{times}  {one_field(segment.phone):<6} {segment.confidence:{width}.2f}"
                 if scored:
                     word = cast("Recognition", result).word_of(segment)
-                    line += f"  {scored.score:5.2f}  {scored.instead:<14}  {_said_as(word)}".rstrip()
+                    line += f"  {scored.score:5.2f}  {scored.instead:<14}  {_word_text(word)}".rstrip()
                 yield line + "\n"
             return
         before = start = one_field(name.shown) + "\t" if layout.named else ""
@@ -207,7 +207,7 @@ class Text(Writer):
         yield ("" if before == " " else start) + "\n"
 
 
-def _said_as(word: Word | None) -> str:
+def _word_text(word: Word | None) -> str:
     """Return a word, and which of its pronunciations was taken."""
     if word is None or word.variant is None:
         return word.word if word else ""
@@ -222,12 +222,12 @@ def _columns(aligned: bool, scored: bool) -> tuple[str, ...]:
 def _rows(name: RecordingName, result: Phones, aligned: bool, scored: bool) -> Iterator[tuple[str | float, ...]]:
     """Yield the values of the columns for each phone, numbers rounded to 0.0001."""
     for each in result.segments:
-        last = _beside(name, cast("Recognition", result), each, scored) if scored or aligned else ()
+        last = _score_columns(name, cast("Recognition", result), each, scored) if scored or aligned else ()
         values = (name.shown, each.start, each.end, each.phone, each.confidence, *last)
         yield tuple(value if isinstance(value, str) else round(value, 4) for value in values)
 
 
-def _beside(name: RecordingName, result: Recognition, segment: Segment, scored: bool) -> tuple[str | float, ...]:
+def _score_columns(name: RecordingName, result: Recognition, segment: Segment, scored: bool) -> tuple[str | float, ...]:
     """Return the values of the columns `ALIGNED` or `SCORED`; scores of pauses are empty."""
     word, found = result.word_of(segment), segment.goodness
     text, variant = (word.word, str(word.variant or "")) if word else ("", "")

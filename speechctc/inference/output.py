@@ -347,7 +347,7 @@ class ResultWriter:
 
     def to_stream(self, aligned: bool, advance: Advance) -> None:
         """Write all results to one stream; no file is made where all recordings failed."""
-        results = ((name, result) for _, name, result in self._good(advance))
+        results = ((name, result) for _, name, result in self._successes(advance))
         first, file = list(islice(results, 1)), self.options.file
         if not first and file is not None and not is_special(file):
             return
@@ -361,7 +361,7 @@ class ResultWriter:
         A file that a person changed meanwhile is kept, and counts as a failure. So does a recording that cannot be
         written in a format, or whose name is too long with the ending of one.
         """
-        for recording, name, result in self._good(advance):
+        for recording, name, result in self._successes(advance):
             try:
                 for form, file in self.options.files_of(recording).items():
                     if not self.options.keeps(file):
@@ -376,7 +376,7 @@ class ResultWriter:
                 what = f"{recording.path}: left out: its name is too long for a file of results"
                 self.failures.append((recording.path, f"{what}; rename it"))
 
-    def _good(self, advance: Advance) -> Iterator[tuple[Recording, RecordingName, Any]]:
+    def _successes(self, advance: Advance) -> Iterator[tuple[Recording, RecordingName, Any]]:
         """Yield the results; collect the failures, and notes on recordings that are cut short or have odd channels."""
         names = self.options.names(self.recordings)
         for recording, name, result in zip(self.recordings, names, self.results, strict=True):
@@ -443,7 +443,7 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
     return left
 
 
-def say_if_uncalibrated(recogniser: Decoder, options: OutputOptions, reporter: Reporter) -> None:
+def note_if_uncalibrated(recogniser: Decoder, options: OutputOptions, reporter: Reporter) -> None:
     """Note that confidences are posteriors, if the model is not calibrated and the format has confidences."""
     if options.forms != ("text",) and not recogniser.calibration.phones:
         reporter.note("not calibrated: confidences are the net's own posteriors; see speechctc calibrate --help")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,8 @@ from speechctc.inference.placement import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Calibration
-from speechctc.inference.streaming import Forward, Rows, opened
+from speechctc.inference.streaming import Forward, opened
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
-from speechctc.lm.model import LanguageModel
 from speechctc.lm.search import lm_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
 from speechctc.model.layers import weight_shapes
@@ -41,6 +40,7 @@ JUDGE_FILE = "judge.safetensors"
 JUDGE_BASE = "ipa"
 
 
+@dataclass(eq=False, repr=False)
 class Recogniser(Decoder):
     """A trained model that decodes and aligns recordings; `speechctc.load` makes one.
 
@@ -60,22 +60,15 @@ class Recogniser(Decoder):
         As for `Decoder`.
     """
 
-    PARTS = ("checkpoint", "device", "calibration", "lstm", "boundaries", "goodness", "judge", "cmn_prior")
+    boundaries: BoundaryModel | None = None
+    goodness: Goodness = None  # type: ignore[assignment]  # of nothing learned
+    judge: Path | None = None
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        device: str = "cpu",
-        calibration: Calibration | None = None,
-        lstm: LanguageModel | None = None,
-        boundaries: BoundaryModel | None = None,
-        goodness: Goodness | None = None,
-        judge: Path | None = None,
-        cmn_prior: Rows | None = None,
-    ) -> None:
-        super().__init__(checkpoint, device, calibration, lstm, net_on(device), cmn_prior)
-        self.boundaries, self.judge = boundaries, judge
-        self.goodness = goodness or Goodness.untaught(checkpoint.inventory.phones)
+    def __post_init__(self) -> None:
+        """Load the net, for the device."""
+        self.net = net_on(self.device)
+        super().__post_init__()
+        self.goodness = self.goodness or Goodness.untaught(self.inventory.phones)
 
     @classmethod
     def load(
@@ -133,7 +126,7 @@ class Recogniser(Decoder):
 
     def uncalibrated(self) -> Self:
         """Return a recogniser of the same model whose confidences are posteriors, and boundaries as the net says."""
-        return self.replaced(calibration=None, boundaries=None)
+        return self.replaced(calibration=Calibration(), boundaries=None)
 
     def align(
         self,

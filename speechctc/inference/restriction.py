@@ -194,7 +194,7 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
         raise InputError(f"{source}: none of its phones is like one of the model's", f"its phones: {' '.join(own)}")
     heard = {match.phone for match in matches.values()} | SILENCES
     kept = [BLANK, *(k for k, phone in enumerate(own, start=BLANK + 1) if phone in heard)]
-    _say(source, phones, matches, reporter)
+    _report_matches(source, phones, matches, reporter)
     whole = recogniser.checkpoint
     counts = whole.facts.get(checkpoint.FREQUENCIES)
     shares = {checkpoint.FREQUENCIES: [counts[k - 1] for k in kept[1:]]} if counts else {}
@@ -208,7 +208,7 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
     return recogniser.restricted(part)
 
 
-def _say(source: str, phones: Sequence[str], matches: Mapping[str, Match], reporter: Reporter) -> None:
+def _report_matches(source: str, phones: Sequence[str], matches: Mapping[str, Match], reporter: Reporter) -> None:
     near = [f"{phone} as {match.phone}" for phone, match in matches.items() if match.how == "nearness"]
     if near:
         reporter.note(f"{source}: phones that the model does not have are heard as the nearest: {first_few(near, 20)}")

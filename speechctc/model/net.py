@@ -45,7 +45,7 @@ BIAS = 0.3
 
 Pair = tuple[int, ...]
 
-LOOKED = 4  # utterances of a batch that are looked at; more take memory, and say little more
+COUNTED_UTTERANCES = 4  # utterances of a batch that are looked at; more take memory, and say little more
 
 
 def parameter_count(net: nn.Module) -> int:
@@ -438,8 +438,8 @@ class PieceWins:
 
     def add(self, name: str, x: Tensor, pieces: int, mask: Tensor) -> None:
         """Count the winners of a layer's input, (n_batch, pieces x units, ..., frames), where `mask` is true."""
-        winner = x[:LOOKED].unflatten(1, (pieces, -1)).argmax(1)
-        inside = mask[:LOOKED].view(len(winner), *[1] * (winner.dim() - 2), -1)
+        winner = x[:COUNTED_UTTERANCES].unflatten(1, (pieces, -1)).argmax(1)
+        inside = mask[:COUNTED_UTTERANCES].view(len(winner), *[1] * (winner.dim() - 2), -1)
         dims = [0, *range(2, winner.dim())]
         counts = torch.stack([((winner == piece) & inside).sum(dims) for piece in range(pieces)])
         self.layers[name] = self.layers[name] + counts if name in self.layers else counts

@@ -25,7 +25,7 @@ from speechctc.inference.output import (
     Work,
     check_out,
     left_to_do,
-    say_if_uncalibrated,
+    note_if_uncalibrated,
     write_results,
 )
 from speechctc.inference.recogniser import Recogniser
@@ -175,7 +175,7 @@ def align(
     recordings = [task.recording._replace(channel=task.recording.channel or work.channel) for task in tasks]
     tasks = [task._replace(recording=recording) for task, recording in zip(tasks, recordings, strict=True)]
     options = check_out(recordings, options)
-    say_if_uncalibrated(recogniser, options, reporter)
+    note_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
     tasks = [task for task in tasks if task.recording in left]
     misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed

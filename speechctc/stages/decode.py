@@ -25,7 +25,7 @@ from speechctc.inference.output import (
     Work,
     check_out,
     left_to_do,
-    say_if_uncalibrated,
+    note_if_uncalibrated,
     write_results,
 )
 from speechctc.inference.result import Recognition
@@ -90,7 +90,7 @@ def decode(
     options = check_out(recordings, options)
     reporter.note(*left_out(arguments))
     empty: list[Path] = []
-    say_if_uncalibrated(recogniser, options, reporter)
+    note_if_uncalibrated(recogniser, options, reporter)
     every, recordings = recordings, left_to_do(recordings, options, reporter)
     if work.folder_cmn:
         source = _by_folder(every)

@@ -151,7 +151,7 @@ def score_dev(
         begun = jobs + train_step.config.train.batch_size
 
         def submit(one: tuple[int, Rows, Rows]) -> Future[tuple[int, list[int]]]:
-            return pool.submit(lambda: (one[0], decoded(*one[1:], gate, lm)))
+            return pool.submit(lambda: (one[0], decode_utterance(*one[1:], gate, lm)))
 
         for index, found in ordered(submit, outputs.utterances(stopped), begun):
             reference = inventory.decode(loader.split.labels(index).tolist())
@@ -178,7 +178,7 @@ def score_dev(
     )
 
 
-def decoded(static: Rows, logits: Rows, gate: ActivityGate, lm: PhoneLM | None) -> list[int]:
+def decode_utterance(static: Rows, logits: Rows, gate: ActivityGate, lm: PhoneLM | None) -> list[int]:
     """Return the labels of an utterance, found as decoding finds them: with its search and activity gate.
 
     Parameters

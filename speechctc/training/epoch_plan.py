@@ -18,7 +18,6 @@ from torch import Tensor
 Indices = NDArray[np.int64]
 MAX_PADDING = 0.05  # as a fraction of a chunk's frames; batches are smaller where lengths differ more
 LENGTH_JITTER = 0.02  # relative noise on lengths before sorting, so that batches differ between epochs
-LATER = ("rate",)  # counters of `Progress` that earlier versions did not save
 MAX_RANKS = 1 << 16  # more than any run has; a damaged state can name any number
 _PLAN = ("batch_size", "batch_frames", "chunk_frames", "ranks")
 
@@ -219,9 +218,9 @@ class Progress:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
-        """Undo `to_tensors`; ignore counters that only earlier versions had, default those that they lacked."""
-        counters = [each for each in vars(cls()).items() if each[0] not in LATER or f"progress.{each[0]}" in tensors]
-        return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in counters})
+        """Undo `to_tensors`; ignore counters that only earlier versions had, and the rate where they lacked it."""
+        saved = {"progress.rate": torch.zeros(()), **tensors}
+        return cls(**{name: type(default)(saved[f"progress.{name}"].item()) for name, default in vars(cls()).items()})
 
 
 @dataclass(frozen=True)

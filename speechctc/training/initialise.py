@@ -67,7 +67,7 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
         is_bundled = any(folder == each.folder for each in MODELS.values())
         name = "the bundled model" if is_bundled else "the weights of"
         known = f"{len(source.inventory.phones)} phones, {source.inventory.name}"
-        reporter.note(f"begins with {name} {model} ({known}); {_said(inventory, matches)}")
+        reporter.note(f"begins with {name} {model} ({known}); {_matches_text(inventory, matches)}")
         of_people = source.config.corpus.kind not in SYNTHETIC or config.corpus.kind in SYNTHETIC
         if not is_bundled and of_people and source.config.corpus != config.corpus:
             what = f"{model} was trained on another corpus, or on other splits of this one"
@@ -126,7 +126,7 @@ def load_pretrained(net: ConvCTCNet, config: Config, inventory: Inventory, sourc
     return matches
 
 
-def _said(inventory: Inventory, matches: Mapping[str, Match]) -> str:
+def _matches_text(inventory: Inventory, matches: Mapping[str, Match]) -> str:
     """Say how the phones were matched, with a few of those that only resemble one."""
     ways = Counter(match.how for match in matches.values())
     fresh = [phone for phone in inventory.phones if phone not in matches]

@@ -39,7 +39,7 @@ PROBE = 64  # frames of an utterance by which the memory of a batch is measured
 # With GNU's C library, and as training gives holes back that exceed the estimate; benchmarks/memory.csv.
 FRAGMENTATION = 0.6
 # What a process on a CPU loads after the estimate: kernels, compiled code, what draws the curves.
-LATER = 50 * MIB
+LOADED_LATER = 50 * MIB
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def estimate(train_step: TrainStep, largest: tuple[int, int], chunk_bytes: int) 
     state = {"adam": 2, "sgd": 0}[train_step.config.train.optimizer] + (2 if train_step.ema else 0)
     on_gpu = train_step.device.type == "cuda"
     activations = _activations(train_step, *largest)
-    heap, cuda = 0 if on_gpu else LATER + int(FRAGMENTATION * activations), held_by_others(train_step.device)
+    heap, cuda = 0 if on_gpu else LOADED_LATER + int(FRAGMENTATION * activations), held_by_others(train_step.device)
     graphs = activations if train_step.graphs else 0
     parts = (weights, weights, state * weights, activations, chunk_bytes, graphs, heap, cuda)
     host = resident_memory() + (pinned(chunk_bytes) if on_gpu else sum(parts) - weights)

@@ -33,7 +33,9 @@ from speechctc.training.step_costs import MemoryEstimate, estimate
 from speechctc.training.train_step import TrainStep
 
 WARMUP_SHARE = 10  # a warm-up is at most the tenth part of its stage, as `Stage.rate` has it
-EVERY = 16  # steps between two checks on a GPU; each checks the 16 steps before the last 16, which are done by then
+CHECK_INTERVAL = (
+    16  # steps between two checks on a GPU; each checks the 16 steps before the last 16, which are done by then
+)
 
 
 class Stopped(Exception):
@@ -353,7 +355,7 @@ class LossWatch:
 
     def __init__(self, ids: list[str], device: torch.device) -> None:
         self.ids = ids
-        self._every = EVERY if device.type == "cuda" else 1
+        self._every = CHECK_INTERVAL if device.type == "cuda" else 1
         self._new: list[tuple[str, Indices, Tensor]] = []
         self._sent: list[tuple[str, Indices, Tensor]] = []
         self._values: Tensor | None = None

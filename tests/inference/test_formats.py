@@ -141,11 +141,6 @@ def test_text_is_a_line_of_phones_for_each() -> None:
     ]
 
 
-def test_text_of_several_begins_with_the_file_and_a_tab() -> None:
-    tabbed = Recognition("a\tb\nc", 1.0, ())
-    assert written("text", RESULT, tabbed, named=True) == 'some dir/a b.wav\th# sh "e"\na b c\t\n'
-
-
 def test_csv_is_read_back_by_the_csv_module() -> None:
     text = written("csv", RESULT)
     rows = list(csv.reader(io.StringIO(text, newline="")))
@@ -231,15 +226,6 @@ def test_a_textgrid_has_a_point_for_each_boundary_with_an_interval_if_it_is_aske
     assert "start_interval" not in values[2]
     moved = first.moved(0.3, 0.5)
     assert moved.start_interval == (0.24, 0.3) and moved.end_interval == first.end_interval
-
-
-def test_a_textgrid_of_nothing_and_of_an_alignment(tmp_path: Path) -> None:
-    (tmp_path / "n.TextGrid").write_text(Recognition("n", 0.5, ()).to_textgrid(), encoding="utf-8")
-    assert read_textgrid(tmp_path / "n.TextGrid", "phones") == []
-    (tmp_path / "s.TextGrid").write_text(ALIGNED.to_textgrid(), encoding="utf-8")
-    grid = tgt.io.read_textgrid(str(tmp_path / "s.TextGrid"))
-    assert [i.text for i in grid.get_tier_by_name("log probability").intervals] == ["-1.5000"]
-    assert grid.get_tier_by_name("phones").end_time == 1.0
 
 
 @pytest.mark.parametrize("times", [[(0.1, 0.1), (0.1, 0.3)], [(0.1, 0.3), (0.3, 0.3)], [(0.0, 0.0), (0.3, 0.3)]])

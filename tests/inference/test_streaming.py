@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from speechctc.audio import resampling, sound_file
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.features.extractor import extractor, local_cmn
 from speechctc.features.filterbank import (
@@ -139,52 +135,3 @@ def test_less_context_than_half_the_receptive_field_would_not_do(monkeypatch: py
     expected = whole.apply(static_features(torch.from_numpy(recording), whole.features))
     monkeypatch.setattr("speechctc.inference.streaming.receptive_field", lambda *_: receptive_field(*_) - 2)
     assert float((whole.in_blocks(recording, [5000], 40) - expected).abs().max()) > 1e-4
-
-
-@pytest.mark.shared
-def test_real_recordings_end_to_end(shared_data: Path, tmp_path: Path) -> None:
-    """A minute of real speech, at 44.1 kHz too: logits to 1e-5 of the largest, here 50, and phones exactly."""
-    import soundfile
-
-    from speechctc.inference.recogniser import Recogniser
-    from tests.tiny_model import random_model
-
-    recordings = sorted((shared_data / "speechocean-adults" / "dev" / "audio").rglob("*.flac"))[:20]
-    speech = np.concatenate([soundfile.read(path, dtype="float32")[0] for path in recordings])
-    recogniser = Recogniser(random_model("demo"))
-    for rate in (16000, 44100):
-        path = tmp_path / f"{rate}.wav"
-        soundfile.write(path, resampling.resample(speech, 16000, rate), rate)
-        with sound_file.opened(path, 16000) as opened:
-            blocks = list(recogniser.forward.in_blocks(opened, block_frames=700))
-        samples, seconds = sound_file.read(path, 16000)
-        assert opened.seconds == seconds > 60 and len(blocks) > 8
-        whole = recogniser.logits(samples, 16000)
-        np.testing.assert_allclose(np.concatenate(blocks), whole, rtol=0, atol=1e-5 * np.abs(whole).max())
-        with sound_file.opened(path, 16000) as opened:
-            segments = list(recogniser.segments(opened, block_frames=700))
-        expected = list(recogniser.segments_of(whole, seconds))
-        assert [s.phone for s in segments] == [s.phone for s in expected] and len(expected) > 50
-
-
-def test_memory_does_not_grow_with_the_recording(tiny_model: Path, tmp_path: Path) -> None:
-    """The peak of a process after a quarter of an hour is that after half a minute."""
-    import soundfile
-
-    for name, seconds in (("short", 30), ("long", 900)):
-        with soundfile.SoundFile(tmp_path / f"{name}.wav", "w", 16000, 1) as file:
-            for k in range(seconds // 30):
-                file.write(noise(30 * 16000, k % 5))
-    code = "import resource, sys, speechctc\nmodel = speechctc.load(sys.argv[1], 'cpu')\n"
-    code += "for path in sys.argv[2:]:\n    model.decode(path)\n"
-    code += "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        str(tiny_model),
-        *(str(tmp_path / f"{name}.wav") for name in ("short", "long")),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    short, long = map(int, done.stdout.split())
-    assert long <= 1.1 * short

@@ -202,11 +202,8 @@ def test_a_saved_model_is_read_again_and_a_damaged_one_said(tmp_path: Path) -> N
     text = about.read_text()
     for wrong, message in (
         (text[:50], "damaged"),
-        ("[]", "damaged"),
         (text.replace('"format": 1', '"format": 7'), "of format 7"),
         (text.replace('"hidden": 7', '"hidden": 1000000000'), "damaged"),
-        (text.replace('"a"', '"a\\u001b[2J"'), "control character"),
-        ("[" * 100_000, "nested too deeply"),
     ):
         about.write_text(wrong)
         with pytest.raises(InputError, match=message):

@@ -7,7 +7,7 @@ import pytest
 
 from speechctc.config.load import parse_config
 from speechctc.features.activity import ActivityGate
-from speechctc.training.dev_score import decoded
+from speechctc.training.dev_score import decode_utterance
 
 FRAMES = 300
 
@@ -21,4 +21,4 @@ def test_no_phones_are_scored_where_decoding_would_find_none(threshold: float, l
     logits = np.zeros((FRAMES // config.model.time_stride, 3), np.float32)
     logits[:, 0], logits[10, 1], logits[20, 2] = 5.0, 9.0, 9.0
     gate = ActivityGate(config, ("a", "b"))
-    assert decoded(static, logits, gate, None) == labels
+    assert decode_utterance(static, logits, gate, None) == labels
