@@ -111,20 +111,19 @@ class Ngram:
             raise ValueError(f"an n-gram over {own:g} classes, where {classes} are wanted")
         indices, reals = ([np.asarray(tensors[f"ngram.{name}"]) for name in names] for names in (INDICES, REALS))
         if {each.dtype.kind for each in reals} != {"f"} or not {each.dtype.kind for each in indices} <= set("iub"):
-            raise ValueError(f"an n-gram of numbers of types {[str(each.dtype) for each in (*indices, *reals)]}")
+            raise ValueError("an n-gram of numbers of other types")
         starts, token, children = (each.astype(np.int64) for each in indices)
         log_prob, backoff, unseen = (each.astype(np.float64) for each in reals)
+        less = np.asarray(tensors["ngram.less"], np.float64) if "ngram.less" in tensors else None
         shapes = [values.shape for values in (token, log_prob, children, backoff, starts, unseen)]
         nodes, inner = len(token), len(children)
-        if shapes != [(nodes,), (nodes,), (inner,), (inner,), (len(starts),), ()]:
-            raise ValueError(f"an n-gram's tables of shapes {shapes}")
-        if not (are_log_probs(log_prob) and are_log_probs(backoff, most=MAX_LOG) and are_log_probs(unseen)):
-            raise ValueError("an n-gram with impossible probabilities")
-        less = np.asarray(tensors["ngram.less"], np.float64) if "ngram.less" in tensors else None
-        if less is not None and (less.shape != (classes,) or not (np.abs(less) < MAX_LOG).all()):
-            raise ValueError("an n-gram relative to impossible frequencies")
-        if not (_levels_fit(starts, children, nodes, classes) and 0 <= token.min() and token.max() <= classes):
-            raise ValueError("an n-gram whose strings do not fit together")
+        if (
+            shapes != [(nodes,), (nodes,), (inner,), (inner,), (len(starts),), ()]
+            or not (are_log_probs(log_prob) and are_log_probs(backoff, most=MAX_LOG) and are_log_probs(unseen))
+            or not (less is None or (less.shape == (classes,) and (np.abs(less) < MAX_LOG).all()))
+            or not (_levels_fit(starts, children, nodes, classes) and 0 <= token.min() and token.max() <= classes)
+        ):
+            raise ValueError("an n-gram whose tables do not fit together")
         parent = np.concatenate([[ROOT], np.repeat(np.arange(inner), children)])
         whole = np.concatenate([backoff, np.zeros(nodes - inner)])
         found = cls(classes, starts, parent, token, log_prob, whole, float(unseen), less)

@@ -33,9 +33,7 @@ from speechctc.training.step_costs import MemoryEstimate, estimate
 from speechctc.training.train_step import TrainStep
 
 WARMUP_SHARE = 10  # a warm-up is at most the tenth part of its stage, as `Stage.rate` has it
-CHECK_INTERVAL = (
-    16  # steps between two checks on a GPU; each checks the 16 steps before the last 16, which are done by then
-)
+CHECK_INTERVAL = 16  # steps between two checks on a GPU, each of the 16 steps before the last 16: those are done
 
 
 class Stopped(Exception):

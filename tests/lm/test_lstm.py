@@ -31,7 +31,7 @@ from speechctc.lm.lstm import (
 )
 from speechctc.lm.model import sample
 from speechctc.phones.inventory import Inventory
-from speechctc.stages.lm_lstm import LstmTraining, lstm_config, train_and_dev
+from speechctc.stages.lm_lstm import LstmTraining, train_and_dev
 from speechctc.stages.lm_texts import PhoneText
 from tests.train_helpers import Recorder, same
 
@@ -217,14 +217,6 @@ def test_a_saved_model_is_read_again_and_a_damaged_one_said(tmp_path: Path) -> N
     weights.write_bytes(raw[:-9])
     with pytest.raises(InputError, match="the language model is damaged"):
         load_lm(tmp_path / "lm")
-
-
-def test_settings_are_held_against_the_schema() -> None:
-    assert lstm_config(["lm.hidden=12", "lm.dropout=0"]).hidden == 12
-    with pytest.raises(InputError, match="no key 'lm.hiden'; did you mean 'lm.hidden'"):
-        lstm_config(["lm.hiden=12"])
-    with pytest.raises(InputError, match="lm.dropout=1.5 is invalid: it should be less than 1"):
-        lstm_config(["lm.dropout=1.5"])
 
 
 def test_a_tenth_is_held_out_where_no_dev_is_named() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +11,9 @@ import numpy as np
 import pytest
 
 from speechctc.core import files
-from speechctc.core.errors import InputError
 from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import (
     TUNED_FILE,
-    check_untouched,
     find_tuned,
     identity,
     read_tuned,
@@ -56,22 +53,6 @@ def test_weights_of_each_language_model_are_kept(tmp_path: Path) -> None:
     assert tuned_settings(find_tuned(tmp_path, ONE, None))[0] == "decode.lm_weight=0.5"
     assert tuned_settings(find_tuned(tmp_path, TWO, None))[0] == "decode.lm_weight=0.4"
     assert find_tuned(tmp_path, ONE, lstm()) is None
-
-
-def test_what_someone_wrote_is_not_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / TUNED_FILE
-    write_tuned(path, entry(identity(ONE, None), 0.3))
-    path.write_text(path.read_text().replace("0.3", "0.9"))
-    before = path.read_bytes()
-    with pytest.raises(InputError, match="tuned.json: was changed by hand; move it away"):
-        check_untouched(path)
-    with pytest.raises(InputError, match="tuned.json: was changed by hand; move it away"):
-        write_tuned(path, entry("x", 0.1))
-    assert path.read_bytes() == before and tuned_settings(find_tuned(tmp_path, ONE, None))[0].endswith("=0.9")
-    for wrong in ("{", "[]", "[" * 100_000, json.dumps({"entries": [{"lms": "x"}]})):
-        path.write_text(wrong)
-        with pytest.raises(InputError, match="not a file of tuned weights"):
-            check_untouched(path)
 
 
 def test_points_lie_around_the_best_and_ties_go_to_the_lowest() -> None:

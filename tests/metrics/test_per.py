@@ -126,49 +126,6 @@ def test_no_errors_are_not_taken_for_certainty_and_one_utterance_for_nothing() -
     assert reliability([], []).low is None
 
 
-def counts_by_hand(a: list[str], b: list[str]) -> set[tuple[int, int, int]]:
-    """Return the substitutions, deletions and insertions of every alignment with the fewest edits."""
-    table: list[list[tuple[int, set[tuple[int, int, int]]]]] = [[(0, {(0, 0, 0)})]]
-    for i in range(len(a) + 1):
-        row = [] if i else table.pop()
-        for j in range(len(row), len(b) + 1):
-            ways = []
-            if i and j:
-                right = a[i - 1] == b[j - 1]
-                ways.append((table[i - 1][j - 1], (0 if right else 1, 0, 0)))
-            if i:
-                ways.append((table[i - 1][j], (0, 1, 0)))
-            if j:
-                ways.append((row[j - 1], (0, 0, 1)))
-            least = min(errors + sum(step) for (errors, _), step in ways)
-            best = [(found, step) for (errors, found), step in ways if errors + sum(step) == least]
-            row.append((least, {(s + x, d + y, n + z) for found, (x, y, z) in best for s, d, n in found}))
-        table.append(row)
-    return table[-1][-1][1]
-
-
-ODD = [("", ""), ("", "a b"), ("a b", ""), ("a" * 30, "a" * 17), ("ab" * 12, "ba" * 12), ("aab" * 9, "abb" * 10)]
-ODD += [("a" * 20, "b" * 23), ("abcd" * 6, "dcba" * 6), ("a" + "b" * 25, "b" * 25 + "a")]
-
-
-@pytest.mark.parametrize(("reference", "hypothesis"), ODD)
-def test_empty_and_repeated_phones_are_counted_as_by_a_table(reference: str, hypothesis: str) -> None:
-    a, b = ([*text.replace(" ", "")] for text in (reference, hypothesis))
-    counts = edit_counts(a, b)
-    assert (counts.substitutions, counts.deletions, counts.insertions) in counts_by_hand(a, b)
-
-
-def test_long_utterances_have_the_errors_of_a_table() -> None:
-    rng = random.Random(6)
-    for length, phones in ((400, "ab"), (700, "abcdefghij"), (65, "a"), (64, "ab"), (129, "abc")):  # words of 64 bits
-        a = [rng.choice(phones) for _ in range(length)]
-        b = [rng.choice(phones) if rng.random() < 0.3 else phone for phone in a if rng.random() < 0.9]
-        counts = edit_counts(a, b)
-        assert counts.errors == distance_by_hand(a, b)
-        assert len(b) == len(a) - counts.deletions + counts.insertions
-        assert len(a) >= counts.substitutions + counts.deletions
-
-
 def test_matched_pairs_by_hand() -> None:
     # differences 1 2 0 1: mean 1, deviation sqrt(2/3), W = 1 / (0.8165 / 2) = 2.4495; the normal table: p = 0.01431
     assert matched_pairs(np.array([5.0, 4, 3, 2]), np.array([6.0, 6, 3, 3])) == pytest.approx(0.01431, abs=1e-5)

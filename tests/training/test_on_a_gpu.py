@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -28,22 +27,6 @@ from speechctc.training.train_step import TrainStep
 from tests.stand_in import GPU, Graph, OnGpu, gpu
 from tests.tones import write_table
 from tests.train_helpers import Recorder, run_once, same, stopping
-
-
-def test_the_stand_in_refuses_what_a_gpu_refuses() -> None:
-    def by_index(each: Any) -> Any:
-        return each[torch.tensor([0])]
-
-    with gpu() as seen:
-        there = torch.arange(3.0).to(GPU).requires_grad_()
-        assert (there.device, there.is_cuda) == (GPU, True)
-        for bad in (np.asarray, lambda each: each.numpy(), lambda each: each + torch.ones(3), by_index):
-            with pytest.raises((TypeError, RuntimeError), match="cuda:0"):
-                bad(there.detach())
-        assert seen.waits == 1  # for the copy
-        (there * 2).sum().backward()
-        assert isinstance(there.grad, OnGpu) and there.grad.tolist() == [2, 2, 2] and seen.waits == 2
-
 
 WHOLE = ("train.device=cuda", "train.epochs=2", "train.batch_size=16", "model.convs=[4]", "model.dense=[8,8]")
 HOW = {
