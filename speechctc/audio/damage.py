@@ -237,7 +237,7 @@ def refuse_parts(path: Path, file: soundfile.SoundFile) -> None:
     InputError
         It holds several, or does not say how long it is.
     """
-    find = {"FLAC": _flac_starts, "OGG": _ogg_starts, "MP3": _mp3_starts}.get(file.format)
+    find = {"FLAC": _flac_starts, "OGG": _ogg_starts, "MP3": lambda *file: _mp3_parts(*file)[0]}.get(file.format)
     status = path.stat()
     starts = find(path, status.st_size, status.st_mtime_ns) if find else []
     if len(starts) > 1:
@@ -274,11 +274,6 @@ def _ogg_starts(path: Path, size: int, changed: int) -> list[int]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _mp3_starts(path: Path, size: int, changed: int) -> list[int]:
-    """Return where each MP3 in a file begins."""
-    return _mp3_parts(path, size, changed)[0]
-
-
 def _mp3_parts(path: Path, size: int, changed: int) -> tuple[list[int], int]:
     """Follow the lengths that MP3 files say in their first frame; return the starts, and the end of the last or 0."""
     starts: list[int] = []

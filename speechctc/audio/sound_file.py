@@ -401,17 +401,10 @@ def _read(file: Sound, size: int, start: int = 0) -> NDArray[np.float32]:
 
 
 STREAMED = (b"RIFF", b"RIFX", b"RF64", b"riff", b".snd")  # first bytes of files that libsndfile decodes from a pipe
-STORED = {  # first bytes of other files, and their endings
-    b"ID3": ".mp3",
-    **{bytes((0xFF, second)): ".mp3" for second in (0xFB, 0xFA, 0xF3, 0xF2, 0xE3, 0xE2)},
-    b"fLaC": ".flac",
-    b"OggS": ".ogg",
-    b"FORM": ".aiff",
-    b"caff": ".caf",
-    b"NIST_1A": ".sph",
-    b"\x1aE\xdf\xa3": ".webm",
-    b"#!AMR": ".amr",
-}
+STORED = (  # first bytes of other files: of MP3 by its tag and by its first frame, and so on
+    *(b"ID3", b"\xff\xfb", b"\xff\xfa", b"\xff\xf3", b"\xff\xf2", b"\xff\xe3", b"\xff\xe2"),
+    *(b"fLaC", b"OggS", b"FORM", b"caff", b"NIST_1A", b"\x1aE\xdf\xa3", b"#!AMR"),
+)
 LIVE = 0.1  # seconds of a block of standard input
 HEADER_BYTES = 12  # bytes that are read to tell the format
 PIPED = 1 << 16  # bytes copied at a time
@@ -470,16 +463,15 @@ def opened_stdin(
     head = _read_head(sys.stdin.fileno())
     if not head:
         raise InputError("standard input: empty", "check the program that sends the sound")
-    ending = ".m4a" if head[4:8] == b"ftyp" else next((STORED[sign] for sign in STORED if head.startswith(sign)), None)
-    if ending is None:
+    if not head.startswith(STORED) and head[4:8] != b"ftyp":
         pipe = _Pipe(head)
         with pipe.open() as file:
             check_rate(file, "standard input")
             yield _Live(pipe, file, mono_blocks(file, Path("-"), _size(file.samplerate), channel), rate)
         return
-    say(f"standard input has the format of {ending} files: it is read to its end before decoding; WAV is decoded live")
+    say("standard input is no WAV: it is read to its end before decoding; WAV is decoded live")
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
-        path = Path(folder) / f"stdin{ending}"
+        path = Path(folder) / "stdin"
         _store(head, path)
         try:
             with opened(path, rate, channel) as blocks:
