@@ -8,21 +8,12 @@ import importlib
 import json
 import os
 import shutil
-import signal
-import socket
-import subprocess
-import tempfile
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from importlib.util import find_spec
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from tests.waiting import wait_for
 
 PROGRAMS = (("chromium", "chromium-browser", "google-chrome"), ("chromedriver", "chromium.chromedriver"))
 OTHERS = {  # by selenium's name: the program, its driver
@@ -97,66 +88,11 @@ def quit_browser() -> None:
         _shared.pop().quit()
 
 
-class _Firefox:
-    """Firefox by its own protocol, where there is no geckodriver: as much of selenium's driver as tests use."""
-
-    def __init__(self, program: str, downloads: Path) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns of what it uses itself
-            marionette = importlib.import_module("marionette_driver.marionette")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.profile = tempfile.TemporaryDirectory(prefix="firefox-", ignore_cleanup_errors=True)
-        settings = FIREFOX | {"browser.download.dir": str(downloads), "marionette.port": port}
-        lines = [f"user_pref({json.dumps(key)}, {json.dumps(value)});\n" for key, value in settings.items()]
-        Path(self.profile.name, "user.js").write_text("".join(lines), encoding="utf-8")
-        # The shell is the driver: the browser is its child, as geckodriver's.
-        command = ["sh", "-c", '"$0" "$@"; exit', program, "--headless", "--marionette", "--profile", self.profile.name]
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        self.service = SimpleNamespace(process=process)
-        wait_for(lambda: _answers(port))
-        self.session = marionette.Marionette(port=port, socket_timeout=600)
-        self.session.start_session()
-        self.session.timeout.script = 120
-        self.capabilities = self.session.session_capabilities
-        self.get = self.session.navigate
-        self.find_element, self.find_elements = self.session.find_element, self.session.find_elements
-
-    def execute_script(self, script: str, *arguments: Any) -> Any:
-        return self.session.execute_script(script, script_args=arguments, sandbox=None)
-
-    def execute_async_script(self, script: str, *arguments: Any) -> Any:
-        return self.session.execute_async_script(script, script_args=arguments, sandbox=None)
-
-    def quit(self) -> None:
-        self.session.delete_session()
-        os.killpg(self.service.process.pid, signal.SIGKILL)
-        self.service.process.wait()
-        self.profile.cleanup()
-
-
-def _answers(port: int) -> bool:
-    """Return whether somebody listens at a port of this machine."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
-
-
 @contextmanager
 def other_browser(kind: str, downloads: Path) -> Iterator[Any]:
     """Give a driver of Firefox or of WebKitGTK, whose engine is Safari's; what the page saves goes into a folder."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium, of the extra dev, is not installed")
     program, driver = next(filter(None, map(shutil.which, OTHERS[kind][:-1])), None), shutil.which(OTHERS[kind][-1])
-    if kind == "Firefox" and program and not driver and find_spec("marionette_driver"):
-        firefox = _Firefox(program, downloads)
-        try:
-            yield firefox
-        finally:
-            firefox.quit()
-        return
     if not program or not driver or (kind == "WebKitGTK" and not os.environ.get("DISPLAY")):
         pytest.skip(f"no {kind} with {OTHERS[kind][-1]} and a screen here")
     options = getattr(webdriver, f"{kind}Options")()

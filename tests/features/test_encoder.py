@@ -192,21 +192,6 @@ def test_each_bad_folder_has_its_line(tmp_path: Path) -> None:
     assert "an encoder of the type 'whisper'" in said(folder)
 
 
-def test_half_of_the_weights_is_no_encoder(tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    write_encoder(tmp_path)
-    path = tmp_path / "model.safetensors"
-    tensors = load_file(path)
-    save_file({name: each for name, each in tensors.items() if "layers.1." not in name}, path, {"format": "pt"})
-    config = features_of(tmp_path)
-    with pytest.raises(InputError, match="weights of the encoder are missing, encoder.layers.1."):
-        extractor(config).static(sound(1.0))
-    path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(InputError, match="the encoder cannot be loaded"):
-        extractor(features_of(tmp_path)).static(sound(1.0))
-
-
 def test_without_transformers_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_encoder(tmp_path, seed=5)
     config = features_of(tmp_path)
