@@ -237,9 +237,10 @@ def refuse_parts(path: Path, file: soundfile.SoundFile) -> None:
     InputError
         It holds several, or does not say how long it is.
     """
-    find = {"FLAC": _flac_starts, "OGG": _ogg_starts, "MP3": lambda *file: _mp3_parts(*file)[0]}.get(file.format)
     status = path.stat()
-    starts = find(path, status.st_size, status.st_mtime_ns) if find else []
+    state = path, status.st_size, status.st_mtime_ns
+    find = {"FLAC": _flac_starts, "OGG": _ogg_starts}.get(file.format)
+    starts = _mp3_parts(*state)[0] if file.format == "MP3" else find(*state) if find else []
     if len(starts) > 1:
         raise InputError(f"{path}: {len(starts)} recordings in one file", f"divide it, or {CONVERT}")
     if file.frames >= UNKNOWN:
