@@ -26,7 +26,6 @@ KEYS_OF_KIND = {
     "elan": _TIERS,
     "demo": ("root", "phones", "channel", "demo"),
     "espeak": ("root", "phones", "channel", "language", "espeak"),
-    "flite": ("root", "phones", "channel", "flite"),
 }
 """By `corpus.kind`, the keys that describe one corpus: a config that changes the kind does not inherit them."""
 KEYS_OF_OWN = ("root", "channel", "options", *_LABELS)
@@ -51,7 +50,6 @@ class TablesConfig(Section):
 _Rate = Annotated[int, Field(ge=80, le=450)]
 _Pitch = Annotated[int, Field(ge=0, le=99)]
 _Words = Annotated[int, Field(ge=1)]
-_Factor = Annotated[float, Field(ge=0.4, le=2.5)]
 
 
 class DemoConfig(Section):
@@ -76,8 +74,8 @@ class DemoConfig(Section):
     seed: int = Field(0, ge=0, description="seed for the choice of voices, sentences and noise")
 
 
-class SpokenConfig(Section):
-    """Size and variety of a corpus that a synthesiser speaks."""
+class EspeakConfig(Section):
+    """Size and variety of a corpus that eSpeak NG speaks (`corpus.kind: espeak`)."""
 
     text: Path | None = None
     """file of sentences: plain text, one or more to a line; or a table with the column words"""
@@ -89,40 +87,25 @@ class SpokenConfig(Section):
     noise_db: float = Field(-60.0, ge=-120, le=-20)
     """level of the white noise added to the speech, dB of full scale (RMS)"""
     seed: int = Field(0, ge=0, description="seed for the choice of voices, sentences and noise")
-
-
-class EspeakConfig(SpokenConfig):
-    """Size and variety of a corpus that eSpeak NG speaks (`corpus.kind: espeak`)."""
-
     words_per_minute: Annotated[tuple[_Rate, _Rate], IN_ORDER] = (100, 230)
     """slowest and fastest speech; 80 to 450"""
     pitch: Annotated[tuple[_Pitch, _Pitch], IN_ORDER] = (15, 85)
     """lowest and highest pitch setting of eSpeak NG, 0 to 99"""
 
 
-class FliteConfig(SpokenConfig):
-    """Size and variety of a corpus of English that flite speaks (`corpus.kind: flite`)."""
-
-    text: Path | None = None
-    """file of sentences, as that of espeak; null: the 330 sentences of the package"""
-    utterances: int = Field(2200, ge=12, le=1_000_000, description="number of utterances, in all splits together")
-    stretch: Annotated[tuple[_Factor, _Factor], IN_ORDER] = (0.75, 1.35)
-    """shortest and longest durations, in multiples of the voice's own; 0.4 to 2.5"""
-    pitch: Annotated[tuple[_Factor, _Factor], IN_ORDER] = (0.8, 1.35)
-    """lowest and highest pitch, in multiples of the voice's own; 0.4 to 2.5"""
-
-
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak", "flite"] | str
+    REMOVED = {"flite": None}  # the settings of a second synthesiser, which every config had
+
+    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak"] | str
     """how the corpus is laid out on disk; or the name of a reader of one's own"""
     root: Path | None = None
     """folder of the corpus; for tables, the folder that audio paths are relative to"""
     tables: TablesConfig = TablesConfig()
     phones: str = "auto"
     """phone set: timit61, timit48, timit39, cmu39; found: the labels of the training split; auto: found for tables,
-    TextGrids, ELAN, espeak and flite, timit61 for timit and demo"""
+    TextGrids, ELAN and espeak, timit61 for timit and demo"""
     tier: str = "phones"
     """tier that holds the phones (`corpus.kind: textgrid` and `elan`); a pattern with * names those of several
     speakers: '*-phones'; names in place of each other are separated by |: 'phones|phone'"""
@@ -166,7 +149,6 @@ class CorpusConfig(Section):
     """share of the training speakers that become dev where the corpus has no dev split"""
     demo: DemoConfig = DemoConfig()
     espeak: EspeakConfig = EspeakConfig()
-    flite: FliteConfig = FliteConfig()
     options: dict[str, Any] = Field({}, description="settings of a reader of one's own")
 
     @field_validator("kind")

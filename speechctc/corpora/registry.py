@@ -11,7 +11,7 @@ from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.corpora import table, tiers, timit
 from speechctc.corpora.corpus import Corpus
-from speechctc.corpora.synthesisers import read_demo, read_espeak, read_flite
+from speechctc.corpora.synthetic import read_demo, read_espeak
 
 # By `corpus.kind`; each takes the config and the split without which there is no corpus.
 READERS: dict[str, Callable[[CorpusConfig, str], Corpus]] = {
@@ -21,7 +21,6 @@ READERS: dict[str, Callable[[CorpusConfig, str], Corpus]] = {
     "elan": lambda config, needed: tiers.read_elan(_root(config), config, needed),
     "demo": lambda config, needed: read_demo(_root(config), config),
     "espeak": lambda config, needed: read_espeak(_root(config), config),
-    "flite": lambda config, needed: read_flite(_root(config), config),
 }
 
 

@@ -1,4 +1,4 @@
-"""Reads rows: of TSV, CSV, JSON lines and Excel, of LibriSpeech and Kaldi, of manifests of lhotse and NeMo."""
+"""Reads rows: of TSV, CSV, JSON lines and Excel, of LibriSpeech and Kaldi, of lhotse and NeMo; sentences to speak."""
 
 from __future__ import annotations
 
@@ -495,3 +495,45 @@ def _cell_text(cell: Any) -> str:
 
 def _header(rows: list[list[str]]) -> set[str]:
     return {cell.lower() for cell in next((row for row in rows if any(row)), [])}
+
+
+_ENDS = re.compile(r"(?<=[.!?…։።।。！？؟])\s+")  # of sentences
+MIN_SENTENCES = 12  # some for training, dev and test each
+
+
+def read_sentences(path: Path, words: tuple[int, int]) -> list[str]:
+    """Return the different sentences of a file, in order; long ones are divided, short ones left out.
+
+    Parameters
+    ----------
+    path : Path
+        A table with a column ``words``, by its ending; .txt is a text, in which a sentence ends with its line or a full
+        stop.
+    words : (int, int)
+        Fewest and most words of a sentence.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or has too few sentences.
+    """
+    if path.is_dir():
+        raise InputError(f"{path}: a folder", "name a file of sentences")
+    lines = [row.words for row in read_table(path).rows] if is_table(path) else read_text(path).text.split("\n")
+    found: dict[str, None] = {}
+    for line in lines:
+        for sentence in _ENDS.split(line):
+            found.update(dict.fromkeys(_divided(sentence.split(), words)))
+    if len(found) < MIN_SENTENCES:
+        what = f"{path}: {len(found)} different sentences of {words[0]} to {words[1]} words"
+        raise InputError(what, f"give at least {MIN_SENTENCES}, or change the fewest and most words of a sentence")
+    return list(found)
+
+
+def _divided(tokens: list[str], words: tuple[int, int]) -> list[str]:
+    """Return a sentence in equal parts that are not too long; without those that are too short."""
+    fewest, most = words
+    count = -(-len(tokens) // most)
+    edges = [round(k * len(tokens) / count) for k in range(count + 1)] if count else []
+    parts = [tokens[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [" ".join(part) for part in parts if len(part) >= fewest]

@@ -22,7 +22,7 @@ from speechctc.training.optimise import Stage
 from speechctc.training.train_step import TrainStep
 
 # Kinds of corpora whose voices are not those of people.
-SYNTHETIC = ("demo", "espeak", "flite")
+SYNTHETIC = ("demo", "espeak", "flite")  # of models from before, flite
 
 
 def first_train_step(

@@ -58,7 +58,7 @@ def test_override_leaves_the_original_alone() -> None:
         ("train.epochs=many", "train.epochs=many is invalid"),
         ("model.kernel=[2, 5]", "odd"),
         ("features.high_hz=9000", "8000 Hz"),
-        ("corpus.kind=disk", "'espeak' or 'flite'"),
+        ("corpus.kind=disk", "'demo' or 'espeak'"),
         ("train.epochs", "key=value"),
         ("model.convs=[1,", "not YAML"),
         ("features.window_ms=0.1", "window_ms 0.1 must be at least 1 ms"),

@@ -11,7 +11,7 @@ from speechctc.config.schema import CorpusConfig, EspeakConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.synthetic import read_sentences
+from speechctc.corpora.table_rows import read_sentences
 from speechctc.phones.pronouncer import Pronouncer, cmu_sources
 
 TEXT = """Il cane corre nella strada. La signora Rossi compra il pesce al mercato!
@@ -104,7 +104,7 @@ def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"made with language=\['it'\] instead of \['cy'\]"):
         read_corpus(made.model_copy(update={"language": "cy"}))
     for settings, message in (
-        ({"language": None}, "corpus.language is not set"),
+        ({"language": None}, "corpus.language names no language"),
         ({"espeak": EspeakConfig()}, "corpus.espeak.text is not set"),
         ({"espeak": EspeakConfig(text=tmp_path / "no.txt")}, "no.txt: no such file"),
         ({"espeak": EspeakConfig(text=folder / "text.txt", words=(30, 40))}, "0 different sentences of 30 to 40"),

@@ -63,7 +63,6 @@ NOT_RUN = {
     r"speechctc evaluate .*\bunseen\b.*": "tests/stages/test_scored_corpus.py scores a corpus that is only a test",
     r"speechctc compare .*": "it needs two runs; tests/stages/test_compare.py compares models",
     r"speechctc train-boundaries .*": "tests/cli/test_train_boundaries.py runs it on tones",
-    r"speechctc .*flite-start.*": "flite may not be installed; tests/corpora/test_flite.py makes such a corpus",
     r"speechctc .*(phones.yaml|runs/phones).*": "it needs an encoder; tests/features/test_encoder.py makes tiny ones",
     r"speechctc export .*\.onnx .*": "tests/stages/test_export_onnx.py runs it and computes with what it writes",
     r"speechctc lm .*|speechctc decode .*(--lm |gnarple).*": "tests/cli/test_lm.py runs these on its files",
