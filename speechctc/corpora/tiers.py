@@ -559,11 +559,12 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
         builder.warnings.append(odd[0] + (f" (and {len(odd) - 1} more files)" if len(odd) > 1 else ""))
     _report_cuts(files, builder, config)
     if config.max_gap is None or config.max_gap >= MIN_GAP:
-        quiet = [_name(file) for file in files if file.gap >= MIN_GAP]
+        quiet = [Path(file.labelled.audio.name) for file in files if file.gap >= MIN_GAP]
         builder.warn_of(quiet, note_text("long gaps", seconds=MIN_GAP))
     if interrupted := sum(file.interrupted for file in files):
         builder.warnings.append(note_text("interrupted", count=interrupted, utterances=len(utterances)))
-    long = {_name(file) for file in files for utterance in file.utterances if _is_long(utterance, file, config)}
+    lengths = [(each.stretch or (0.0, file.labelled.seconds), each.audio) for file in files for each in file.utterances]
+    long = {Path(audio.name) for (start, end), audio in lengths if end - start > config.max_seconds}
     builder.warn_of(sorted(long), note_text("long", seconds=config.max_seconds))
 
 
@@ -576,15 +577,6 @@ def _report_cuts(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     minutes = {"all": sum(file.labelled.seconds for file in cut) / 60, "used": sum(b - a for a, b in parts) / 60}
     counts = {"recordings": len(cut), "utterances": len(parts)}
     builder.notes.append(note_text("cut", **counts, **minutes, gaps=gaps, longest=config.max_seconds))
-
-
-def _is_long(utterance: Utterance, file: FoundUtterances, config: CorpusConfig) -> bool:
-    start, end = utterance.stretch or (0.0, file.labelled.seconds)
-    return end - start > config.max_seconds
-
-
-def _name(file: FoundUtterances) -> Path:
-    return Path(file.labelled.audio.name)
 
 
 def _speakers(utterances: Sequence[Utterance], tiered: set[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
@@ -68,6 +68,13 @@ class Transcript(NamedTuple):
 
 
 TranscriptOrError = Transcript | InputError  # a transcript, or the reason why there is none
+
+
+class Task(NamedTuple):
+    """A recording and its transcript, or the error that says why there is none."""
+
+    recording: Recording
+    transcript: TranscriptOrError
 
 
 class TranscriptOptions(NamedTuple):
@@ -240,9 +247,7 @@ def is_table(file: Path) -> bool:
         return True
 
 
-def in_table(
-    table: Path, recordings: Sequence[Recording] | None, choice: TranscriptOptions
-) -> list[tuple[Recording, TranscriptOrError]]:
+def in_table(table: Path, recordings: Sequence[Recording] | None, choice: TranscriptOptions) -> list[Task]:
     """Pair the rows of a table with recordings, by their ids or file names; with None, with those that it names.
 
     A recording gets the channel that its row names, and the error of a row that is damaged or has no labels. Rows with
@@ -255,20 +260,20 @@ def in_table(
     """
     entries = _entries(table, choice)
     if recordings is None:
-        return list(zip(_recordings(table, list(entries)), entries.values(), strict=True))
+        return list(map(Task, _recordings(table, list(entries)), entries.values()))
     rows_of = _rows_by_recording(table, list(entries))
-    tasks: list[tuple[Recording, TranscriptOrError]] = []
+    tasks: list[Task] = []
     for recording in recordings:
         own = rows_of(recording.path)
         if not own or len({row.channel for row in own}) < len(own) or len({row.audio for row in own}) > 1:
             what = f"{len(own)} rows that fit it" if own else "no row of its name among the ids and recordings"
             fix = "write its folder before its name in the column audio, or in the column speaker"
-            tasks.append((recording, InputError(f"{recording.path}: {table} has {what}", fix)))
+            tasks.append(Task(recording, InputError(f"{recording.path}: {table} has {what}", fix)))
             continue
         for row in own:
             name = recording.name if len(own) == 1 else recording.name.with_name(_of(recording.name.name, row.channel))
-            speaker = row.speaker or recording.speaker
-            tasks.append((recording._replace(name=name, channel=row.channel, speaker=speaker), entries[row]))
+            named = recording._replace(name=name, channel=row.channel, speaker=row.speaker or recording.speaker)
+            tasks.append(Task(named, entries[row]))
     return tasks
 
 
@@ -388,13 +393,6 @@ def _shared_folders(row: Row, path: Path) -> int:
     return max(count, int(own[:1] == [nfc(row.speaker)]))
 
 
-class Task(NamedTuple):
-    """A recording and its transcript, or the error that says why there is none."""
-
-    recording: Recording
-    transcript: TranscriptOrError
-
-
 def find_tasks(
     arguments: Sequence[Path], phones: str | None, given: Path | None, choice: TranscriptOptions, reporter: Reporter
 ) -> list[Task]:
@@ -431,10 +429,10 @@ def find_tasks(
         fix = f"{option} takes a table, a folder of texts, or the text of one recording: a file, not the"
         raise InputError(f"{given}: no such file", f"{fix} {choice.labels} themselves")
     if given is not None and not given.is_dir() and is_table(given):
-        pairs = in_table(given, find_recordings(arguments) if arguments else None, choice)
+        tasks = in_table(given, find_recordings(arguments) if arguments else None, choice)
         if not arguments:
-            reporter.note(*chosen_outside(given, given.parent, (recording.path for recording, _ in pairs)))
-        return _noted_tasks(pairs, reporter)
+            reporter.note(*chosen_outside(given, given.parent, (task.recording.path for task in tasks)))
+        return _noted(tasks, reporter)
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
         arguments = [find_media(given, read_eaf(given).media)[0]]
         reporter.note(*chosen_outside(given, given.parent, arguments))
@@ -446,12 +444,11 @@ def find_tasks(
         of = "--phones are" if phones is not None else f"{given} is"
         fix = f"use --{'transcripts' if choice.labels == 'phones' else 'words'} with a table or a folder"
         raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
-    return _noted_tasks(zip(recordings, _known(recordings, phones, given, choice, reporter), strict=True), reporter)
+    return _noted(list(map(Task, recordings, _known(recordings, phones, given, choice, reporter))), reporter)
 
 
-def _noted_tasks(pairs: Iterable[tuple[Recording, TranscriptOrError]], reporter: Reporter) -> list[Task]:
-    """Return the pairs as tasks; print each note on how a transcript was read once."""
-    tasks = [Task(*pair) for pair in pairs]
+def _noted(tasks: list[Task], reporter: Reporter) -> list[Task]:
+    """Return the tasks; print each note on how a transcript was read once."""
     notes = [task.transcript.note for task in tasks if isinstance(task.transcript, Transcript)]
     reporter.warn(*filter(None, dict.fromkeys(notes)))
     return tasks

@@ -299,7 +299,8 @@ class Pronouncer:
         written_in: PhoneNotation = "arpabet" if listed and listed.arpabet else "ipa"
         self._listed = PhoneMapper(phones.phones if phones else None, written_in, divides=True)
         own = None if listed is None else CMU39 if listed.arpabet else listed.phones
-        spoken_in: PhoneNotation = "english" if self.language.partition("-")[0] == "en" else "ipa"
+        self._base = self.language.partition("-")[0]
+        spoken_in: PhoneNotation = "english" if self._base == "en" else "ipa"
         is_open = phones is None and listed is not None and not listed.arpabet
         self._spoken = PhoneMapper(phones.phones if phones else own, spoken_in, is_open, divides=phones is not None)
         self.native: Counter[str] = Counter(() if listed is None or listed.arpabet else listed.phones)
@@ -355,12 +356,19 @@ class Pronouncer:
     @property
     def is_english(self) -> bool:
         """Whether eSpeak NG reads English, and no dictionary does."""
-        return self._dictionary is None and self.language.partition("-")[0] == "en"
+        return self._dictionary is None and self._base == "en"
 
     def check(self, phones: Inventory) -> None:
         """Raise an `InputError` if the set has no phone like one of the dictionary's; in ARPABET, not that phone."""
-        if self._dictionary:
-            _check_phones(self._dictionary, phones)
+        if (listed := self._dictionary) is None:
+            return
+        matches = match_phones((*listed.phones, *(CMU39 if listed.arpabet else ())), phones.phones)
+        exact = listed.arpabet and is_arpabet(phones.phones)  # labels that a set of ARPABET lacks are misspelt
+        outside = [p for p in listed.phones if p not in matches or (exact and matches[p].how == "nearness")]
+        if outside:
+            named = first_few([f"{phone} (in {listed.word_with(phone)!r})" for phone in outside], 5)
+            what = f"{listed.path}: phones outside of the set {phones.name}: {named}"
+            raise InputError(what, "correct them, or choose a model or a phone set (corpus.phones) that has them")
 
     def describe(self) -> str:
         """Return where the pronunciations came from, in words."""
@@ -429,12 +437,10 @@ class Pronouncer:
         """Return a word in IPA, its symbols as its pronunciation; None for other words."""
         name = _bare(token)
         is_sure = self.is_for_ipa or is_surely_ipa(name) or name[:1] == name[-1:] == "/"
-        if name not in self._ipa and name and is_sure:
-            symbols = symbols_of_word(name)
-            symbols = _joined(symbols) if self.language.partition("-")[0] == "en" else symbols
+        if name not in self._ipa and is_sure and (symbols := symbols_of_word(name)):
+            symbols = _joined(symbols) if self._base == "en" else symbols
             self.native.update(symbols)
-            if symbols:
-                self._ipa[name] = Word(name, tuple(filter(None, [self._spoken.map(symbols)])))
+            self._ipa[name] = Word(name, tuple(filter(None, [self._spoken.map(symbols)])))
         return self._ipa.get(name)
 
     def _read_alone(self, token: str) -> tuple[str, ...] | None:
@@ -509,17 +515,6 @@ def _is_capital(name: str) -> bool:
 
 def _is_word(token: str) -> bool:
     return any(letter.isalnum() for letter in token)
-
-
-def _check_phones(dictionary: Dictionary, phones: Inventory) -> None:
-    """Refuse a dictionary with phones unlike all of a set; labels of ARPABET that a set of it lacks are misspelt."""
-    matches = match_phones((*dictionary.phones, *(CMU39 if dictionary.arpabet else ())), phones.phones)
-    exact = dictionary.arpabet and is_arpabet(phones.phones)
-    outside = [p for p in dictionary.phones if p not in matches or (exact and matches[p].how == "nearness")]
-    if outside:
-        named = first_few([f"{phone} (in {dictionary.word_with(phone)!r})" for phone in outside], 5)
-        what = f"{dictionary.path}: phones outside of the set {phones.name}: {named}"
-        raise InputError(what, "correct them, or choose a model or a phone set (corpus.phones) that has them")
 
 
 def divide(phones: Sequence[str], alone: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

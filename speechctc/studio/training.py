@@ -351,12 +351,10 @@ class Training:
 
     def _process_of(self, state: Mapping[str, Any]) -> psutil.Process | None:
         """Return the process of a round; None if it has ended, and another program may have its number by now."""
-        named = state.get("process")  # not named until it has begun; another studio may have started it
-        for number in psutil.pids() if named is None else [named]:
-            with suppress(psutil.Error, TypeError, ValueError, OverflowError):
-                process = psutil.Process(number)
-                if process.cmdline()[-2:] == [ROUND, str(self._round(state["round"]))]:
-                    return process
+        with suppress(psutil.Error, KeyError, TypeError, ValueError, OverflowError):
+            process = psutil.Process(state["process"])
+            if process.cmdline()[-2:] == [ROUND, str(self._round(state["round"]))]:
+                return process
         return None
 
     def _curve(self, number: int) -> list[dict[str, Any]]:

@@ -21,7 +21,6 @@ from speechctc.studio.journal import Phone
 from speechctc.studio.training import (
     MIN_HELD_OUT_RECORDINGS,
     NGRAM,
-    ROUND,
     STATE,
     Round,
     Training,
@@ -192,22 +191,6 @@ def test_what_comes_after_the_last_epoch_is_not_stopped(
     finally:
         signal.signal(signal.SIGTERM, before)
     assert read_json(tmp_path / STATE)["state"] == ("done" if has_best else "stopped")
-
-
-def test_a_round_that_another_studio_has_just_started_is_running(tmp_path: Path) -> None:
-    """Its process has not yet said its number."""
-    training = Training(tmp_path / "talks")
-    folder = training.folder / "round-1"
-    folder.mkdir(parents=True)
-    write_json(folder / STATE, {"state": "preparing"})
-    assert not training.is_running()
-    command = [sys.executable, "-c", "input()", ROUND, str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        assert training.is_running()
-        with pytest.raises(InputError, match="only just beginning"):
-            training.stop()
-        assert process.poll() is None and process.stdin is not None
-        process.stdin.close()
 
 
 @pytest.mark.parametrize("number", [None, 0, -1, True, 2**80, "1", 1.5, []])
