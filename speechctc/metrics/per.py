@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.core.errors import first_few, with_extra
-from speechctc.metrics.edits import cheapest_edits
 from speechctc.phones.articulation import ipa, is_arpabet, sounds_of
 from speechctc.phones.inventory import SILENCES, TIMIT39, TIMIT48, TIMIT61, Inventory
 from speechctc.phones.label_rules import Folding, is_tone, parse_folding
@@ -84,6 +83,52 @@ def edit_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> EditCoun
     """Count the edits of one utterance."""
     tags = [edit.tag for edit in Levenshtein.editops(reference, hypothesis)]
     return EditCounts(tags.count("replace"), tags.count("delete"), tags.count("insert"), len(reference), utterances=1)
+
+
+def cheapest_edits(
+    deletions: Sequence[float], insertions: Sequence[float], substitution: Callable[[int, int], float]
+) -> tuple[float, list[tuple[int | None, int | None]]]:
+    """Return the cost of the cheapest alignment of two sequences, and its pairs of indices.
+
+    Parameters
+    ----------
+    deletions, insertions : sequence of float
+        The cost of deleting each item of the first sequence, and of inserting each of the second.
+    substitution : callable
+        The cost of pairing two items, by index; 0 for equal ones.
+
+    Returns
+    -------
+    cost : float
+    pairs : list of (int or None, int or None)
+        None: no item on this side. Of alignments with the same cost, one that pairs items is preferred.
+    """
+    rows = [[0.0]]
+    for cost in insertions:
+        rows[0].append(rows[0][-1] + cost)
+    for i, deletion in enumerate(deletions):
+        above, row = rows[-1], [rows[-1][0] + deletion]
+        for j, insertion in enumerate(insertions):
+            row.append(min(above[j] + substitution(i, j), above[j + 1] + deletion, row[j] + insertion))
+        rows.append(row)
+    return rows[-1][-1], [*_way_back(rows, deletions, substitution)][::-1]
+
+
+def _way_back(
+    rows: list[list[float]], deletions: Sequence[float], substitution: Callable[[int, int], float]
+) -> Iterator[tuple[int | None, int | None]]:
+    """Yield the pairs of the cheapest alignment, the last first."""
+    i, j = len(rows) - 1, len(rows[0]) - 1
+    while i or j:
+        if i and j and rows[i][j] == rows[i - 1][j - 1] + substitution(i - 1, j - 1):
+            i, j = i - 1, j - 1
+            yield i, j
+        elif i and rows[i][j] == rows[i - 1][j] + deletions[i - 1]:
+            i -= 1
+            yield i, None
+        else:
+            j -= 1
+            yield None, j
 
 
 @dataclass(frozen=True)
@@ -143,8 +188,7 @@ class Reliability:
 def reliability(counts: Sequence[EditCounts], speakers: Sequence[str]) -> Reliability:
     """Estimate the confidence interval of a PER by the bootstrap.
 
-    Speakers are resampled if there are at least 3, because utterances of one speaker are similar to each
-    other (Bisani and Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004);
+    Speakers are resampled if there are at least 3, because utterances of one speaker are similar to each other [2]_;
     otherwise utterances. If there is no error, the upper end follows from the rule of three: 3 errors in all phones.
 
     Parameters
