@@ -61,7 +61,7 @@ def test_the_extras_that_messages_name_are_there() -> None:
         for name in ("pyproject.toml", "light/pyproject.toml")
     )
     assert len(named) >= 8 and named <= full
-    assert named - light == {"tensorboard", "onnx", "cluster", "encoder"}
+    assert named - light == {"onnx", "cluster", "encoder"}
 
 
 def test_no_test_patches_a_private_name() -> None:

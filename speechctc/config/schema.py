@@ -241,6 +241,7 @@ class TrainConfig(Section):
         "inter_ctc": Removed((0.0,), "leave it out: a loss on a layer in the middle lowered no error rate"),
         "keep_best": Removed((1,), "leave it out: best/ is the epoch with the lowest dev PER"),
         "average_best": Removed((False,), "leave it out: train.ema averages the weights of all steps"),
+        "tensorboard": Removed((False,), "leave it out: metrics.jsonl has the values, curves.png the curves"),
     }
 
     init_from: Path | None = None
@@ -281,7 +282,6 @@ class TrainConfig(Section):
     clip: float = Field(5.0, ge=0, description="largest norm of the gradient; 0: no limit")
     loss_backend: Literal["auto", "cpu", "cuda", "torch", "reference"] = "auto"
     """implementation of the CTC loss; auto: that of the device"""
-    tensorboard: bool = Field(False, description="write a log for TensorBoard to tensorboard/ in the run's folder")
     curves: bool = Field(True, description="keep curves.png up to date in the run's folder, if matplotlib is installed")
     finetune: FinetuneConfig = FinetuneConfig()
 

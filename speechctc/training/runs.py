@@ -5,7 +5,6 @@ run.json         that config, seed, versions, hardware, command lines, data fing
 metrics.jsonl    one line per epoch
 curves.png       the epochs as curves, if matplotlib is installed and train.curves=true
 best/ last/      checkpoints: the lowest dev PER, and the last state saved; best/calibration.json is written last
-tensorboard/     the same as metrics.jsonl, with train.tensorboard=true
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import hashlib
 import json
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,19 +27,18 @@ from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, written
 from speechctc.core.devices import total_memory
-from speechctc.core.errors import InputError, first_few, optional, with_extra
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.files import draft_folder, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, installed, latest_run, provenance
 
 if TYPE_CHECKING:
     import torch
-    from torch.utils.tensorboard import SummaryWriter
 
     from speechctc.features.shards import Shard
 
 
 MAY_CHANGE = tuple(
-    "run train.epochs train.minutes train.patience train.save_minutes train.tensorboard train.curves "
+    "run train.epochs train.minutes train.patience train.save_minutes train.curves "
     "train.device train.finetune decode score data.dir features.encoder.folder data.workers "
     "data.chunk_mib".split()
 )
@@ -74,7 +71,6 @@ class Run:
         self.config = folder / "config.yaml"
         self.metrics = folder / "metrics.jsonl"
         self.record = folder / "run.json"
-        self._board: SummaryWriter | None = None
         self._draw = draw
         self._begun = False
         self._latest_before: Path | None = None
@@ -112,7 +108,7 @@ class Run:
         Raises
         ------
         InputError
-            The run was begun with other data, or train.tensorboard=true and tensorboard is not installed.
+            The run was begun with other data.
         """
         whole = {**record, "resumed": []}
         if (stored := self._stored_record()) is not None:
@@ -125,10 +121,6 @@ class Run:
         latest = latest_run()
         self._begun, self._latest_before = True, latest if latest != self.folder.resolve() else None
         point_latest(self.folder)
-        if config.train.tensorboard:
-            what = "train.tensorboard=true: tensorboard is not installed"
-            boards = optional("torch.utils.tensorboard", what, with_extra("tensorboard"))
-            self._board = boards.SummaryWriter(str(self.folder / "tensorboard"))
 
     def abandon(self) -> None:
         """Remove what a session left that ended before it saved any state, so that the next one finds the folder free.
@@ -155,7 +147,6 @@ class Run:
         if self.record.exists() and not self._is_saved():
             self.record.unlink()
             self.config.unlink(missing_ok=True)
-            shutil.rmtree(self.folder / "tensorboard", ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -166,7 +157,7 @@ class Run:
         InputError
             Another process has the lock, or something in the folder that is written to is a link.
         """
-        for own in (self.best, self.last, self.folder / "tensorboard"):
+        for own in (self.best, self.last):
             written.refuse_linked_folder(own)
         self.folder.mkdir(parents=True, exist_ok=True)
         handle = written.open_plain(self.folder / "lock", os.O_RDWR | os.O_CREAT)
@@ -184,17 +175,11 @@ class Run:
         text = "".join(json.dumps(entry) + "\n" for entry in lines)
         files.write_text(self.metrics, text)
         self._draw(lines, False)
-        if self._board is not None:
-            for name, value in line.items():
-                if isinstance(value, int | float):
-                    self._board.add_scalar(name, value, line["step"])
 
     def close(self) -> None:
-        """Draw the last curves; flush and close the TensorBoard log."""
+        """Draw the last curves."""
         with suppress(InputError):  # a damaged log was reported before
             self._draw(self.epochs(), True)
-        if self._board is not None:
-            self._board.close()
 
     def epochs(self) -> list[dict[str, Any]]:
         """Return the logged epochs.

@@ -139,6 +139,7 @@ def test_a_key_under_its_old_name_is_read_in_every_layer_and_told_once(
         ("train.inter_ctc", "0.0", "0.3", "leave it out"),
         ("train.keep_best", "1", "5", "best/ is the epoch"),
         ("train.average_best", "false", "true", "train.ema"),
+        ("train.tensorboard", "false", "true", "metrics.jsonl"),
         ("data.unlabelled", "null", "more", "speechctc decode"),
     ],
 )

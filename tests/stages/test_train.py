@@ -424,14 +424,6 @@ def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path
     assert not (here / "r" / "last").exists()
 
 
-def test_tensorboard_is_asked_for_where_it_is_not_installed(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(InputError, match=r"\.\[tensorboard\]"):
-        run_once(extracted, here / "r", "train.tensorboard=true")
-
-
 def test_it_learns_in_bfloat16_too(extracted: Path, here: Path) -> None:
     assert score_once(extracted, here / "r", "train.precision=bfloat16").counts.per < 15
 
