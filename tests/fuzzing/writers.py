@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -63,7 +64,9 @@ def commands(run: Path) -> dict[str, Writer]:
         (folder / "model").rename(folder / "package" / "model")
 
     def praat_plugin(folder: Path) -> None:
-        plugins.for_praat("corpus/train/0.wav", "made.TextGrid", "error.txt", "model", "own")
+        mask = os.umask(0o022)  # which it sets, in a process of its own
+        plugins.for_praat("corpus/train/0.wav", "made.TextGrid", "error.txt", "decode", "model", "own")
+        os.umask(mask)
 
     forms, use = ",".join(WRITERS), "--model model"
     corpus = "corpus.kind=textgrid corpus.root=corpus corpus.tables={} corpus.tier=phones"
