@@ -5,12 +5,23 @@ from __future__ import annotations
 import csv
 import platform
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from speechctc import __version__
 
 FOLDER = Path(__file__).resolve().parent
+
+
+def load_script(name: str) -> ModuleType:
+    """Return a script beside this one as a module."""
+    loader = SourceFileLoader(name, str(FOLDER / name))
+    module = ModuleType(name)
+    module.__file__ = loader.path
+    loader.exec_module(module)
+    return module
 
 
 def read(path: Path) -> list[dict[str, Any]]:

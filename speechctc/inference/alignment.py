@@ -43,10 +43,10 @@ SPOKEN = -1
 GOES_ON = 50  # most frames of a phone that goes on into a stretch
 # Phones in a row that are not left out of right speech: among 13,240 of TIMIT's at most 5 of a row were not heard.
 SLURRED = 6
-# Phones of a transcript that is compared with its phones in random orders, how many these are, and by how many of
-# their standard deviations it is better if it fits.
-LEAST_TOLD, ORDERS, BETTER = 8, 20, 2.0
-UNLIKE = "its transcript fits no better than its phones in random order: it may be that of another recording"
+# Phones of a transcript from which it is told whether it fits, what a phone is worth at least, nats, and how many are
+# amiss at most for each of a right transcript.
+LEAST_TOLD, WORTH, FITS = 8, 8.4, 0.5
+UNLIKE = "its transcript does not fit: words may be missing in it, or doubled, or be those of another recording"
 
 
 class Aligned(NamedTuple):
@@ -153,7 +153,8 @@ class Aligner:
         segmenter = Segmenter(self.inventory, clock, self.calibration)
         units = tuple(units_of(items))
         aligned = self._in_time(placed, posteriors, units, segmenter, seconds, span)
-        is_unlike = not self.options.find_misfits and fits_no_better(placed, posteriors, self.heard)
+        silent = _silent(self.inventory)
+        is_unlike = not self.options.find_misfits and amiss(placed, posteriors, silent) > FITS
         notes, is_unheard = [f"{name}: {UNLIKE}"] if is_unlike else [], False
         if self.options.judge is not None:
             judged = posteriors.judged or posteriors
@@ -271,29 +272,21 @@ class Aligner:
         return [each._replace(phone=label.phone) for each, label in zip(refined, segments, strict=True)]
 
 
-def fits_no_better(placed: Placement, posteriors: Posteriors, mapping: PhoneMapping) -> bool:
-    """Return whether a transcript is hardly more like what is recognised than its phones in random order are.
+def amiss(placed: Placement, posteriors: Posteriors, silent: Sequence[int]) -> float:
+    """Return how much is amiss in a transcript, in phones for each of its phones; 0 for less than `LEAST_TOLD`.
 
-    What is counted are the edits from the phones recognised to those of the transcript, without silences; where they
-    are fewer than two thirds of the phones, it fits. Stretches that the transcript leaves open are left out, and
-    transcripts of a few phones.
+    That is by how much its path is less probable than what is recognised, which grows with each phone that is heard and
+    not written, or written and not heard. A net that is surer of itself loses more: a phone is worth by how much the
+    frames of those recognised are more probable than blanks (the upper quartile), if that is more than `WORTH`.
+    `silent` are the classes that are no speech.
     """
-    from rapidfuzz.distance import Levenshtein  # late: decoding does not need it
-
-    silent = _silent(mapping.inventory)
-    spoken = mapping.classes[placed.classes]
-    heard = posteriors.greedy.astype(np.int64)
-    for stretch in placed.stretches:
-        heard[stretch.first : stretch.end] = 0
-    heard, told = (each[(np.diff(each, prepend=0) != 0) & ~np.isin(each, silent)] for each in (heard, spoken))
-    if len(told) < LEAST_TOLD:
-        return False
-    edits = Levenshtein.distance(heard.tolist(), told.tolist())
-    if 3 * edits < 2 * len(told):
-        return False
-    rng = np.random.default_rng(0)
-    others = [Levenshtein.distance(heard.tolist(), rng.permutation(told).tolist()) for _ in range(ORDERS)]
-    return bool(np.mean(others) - edits < BETTER * max(float(np.std(others)), 0.7))
+    told = sum(placed.classes[visit.first] not in silent for visit in placed.visits)
+    if told < LEAST_TOLD:
+        return 0.0
+    blanks = np.concatenate([rows[:, 0] for rows in posteriors.blocks()])
+    heard = np.flatnonzero(posteriors.onsets & ~np.isin(posteriors.greedy, silent))
+    worth = np.quantile(np.add.reduceat(posteriors.best - blanks, heard), 0.75) if len(heard) else 0.0
+    return (float(posteriors.best.sum(dtype=np.float64)) - placed.score) / told / max(float(worth), WORTH)
 
 
 def _silent(inventory: Inventory) -> list[int]:

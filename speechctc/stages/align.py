@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import NamedTuple
 
 from speechctc.audio.recordings import Recording
@@ -17,8 +16,7 @@ from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.transcripts import Labels, Task, Transcript
-from speechctc.inference.alignment import LEAST_TOLD, AlignOptions, Hearing
-from speechctc.inference.goodness import LOW
+from speechctc.inference.alignment import AlignOptions, Hearing
 from speechctc.inference.output import (
     OutputOptions,
     ResultWriter,
@@ -317,18 +315,8 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     words = () if language is None else result.words
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
     if output.scored:
-        result = replace(result, about=about_scores(recogniser, [language or ""]), symbols=output.notation)
-        result = _doubted(result) if recogniser.goodness.usual else result
+        return replace(result, about=about_scores(recogniser, [language or ""]), symbols=output.notation)
     return result
-
-
-def _doubted(result: Recognition) -> Recognition:
-    """Return a result that says so if hardly a sound fits right speech: its scores then mean nothing."""
-    scores = [each.goodness.score for each in result.segments if each.goodness]
-    if result.is_unfit or len(scores) < LEAST_TOLD or fmean(scores) >= LOW:
-        return result
-    note = f"{result.file}: the mean of its scores is {fmean(scores):.2f}: its words may be those of another recording"
-    return replace(result, note="; ".join(filter(None, (result.note, note))), is_unfit=True)
 
 
 def _labels(items: Items) -> list[str]:

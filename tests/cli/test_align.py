@@ -219,7 +219,7 @@ def test_a_transcript_with_more_phones_than_the_sound_keeps_them_all(speechctc: 
     write_song(here / "a.wav", ["low", "top"])
     said = ["low", "high", "mid", "high", "mid", "low", "mid", "top", "high", "low"]
     done = speechctc("align", "a.wav", "--phones", " ".join(said), "--format", "json,textgrid", "--out", "found")
-    assert done.status == 3 and "its transcript fits no better" in done.err
+    assert done.status == 3 and "its transcript does not fit" in done.err
     entry = json.loads((here / "found" / "a.json").read_text())
     times = [(each["start"], each["end"]) for each in entry["segments"]]
     assert all(end - start > 0.0048 for start, end in times) and times[-1][1] <= entry["seconds"]
@@ -258,11 +258,14 @@ def test_a_transcript_of_another_recording_is_named_without_misfits(speechctc: C
         (here / "in" / f"r{k}.txt").write_text(" ".join(songs[k] if k < 4 else songs[9 - k]))  # 4 and 5 are swapped
     done = speechctc("align", "in", "--format", "textgrid", "--out", "grids/")
     assert done.status == 3 and len(list((here / "grids").glob("*.TextGrid"))) == 6
-    (said,) = [line for line in done.err.splitlines() if "random order" in line]
-    assert said.endswith("(2 times, also for in/r5.wav)") and "r4.wav: its transcript fits no better" in said
+    (said,) = [line for line in done.err.splitlines() if "does not fit" in line]
+    assert said.endswith("(2 times, also for in/r5.wav)") and "r4.wav: its transcript does not fit" in said
     for song in (["mid"] * 12, ["low", "top"] * 8):  # no order of these is another
         write_song(here / "one.wav", song)
         assert speechctc("align", "one.wav", "--phones", " ".join(song)).status == 0
+    half = [*songs[0], *songs[2]]
+    write_song(here / "long.wav", [*half, *songs[3], *songs[1]])
+    assert speechctc("align", "long.wav", "--phones", " ".join(half)).status == 3
     part = [*songs[0][:7], "*", *songs[1][7:]]
     write_song(here / "open.wav", [*songs[0], *songs[2], *songs[3], *songs[1]])
     assert speechctc("align", "open.wav", "--phones", " ".join(part)).status == 0
@@ -277,14 +280,15 @@ def test_real_speech_fits_its_transcripts_and_not_those_of_others(
     folder = shared_data / "speechocean-adults/dev"
     rows = [line.split("\t") for line in (folder / "utterances.tsv").read_text().splitlines()]
     at = {name: rows[0].index(name) for name in ("id", "audio", "phones")}
-    long = [row for row in rows[1:] if len(row[at["phones"]].split()) >= 12][::10]
-    for shift, least, most in ((0, 0, 0), (1, 0.85, 1.0)):
-        told = [row[at["phones"]] for row in [*long[shift:], *long[:shift]]]
-        lines = [
-            f"{row[at['id']]}\t{folder / row[at['audio']]}\t{phones}" for row, phones in zip(long, told, strict=True)
-        ]
-        (here / "t.tsv").write_text("id\taudio\tphones\n" + "\n".join(lines) + "\n")
+    long = [row for row in rows[1:] if len(row[at["phones"]].split()) >= 16][::10]
+    right = [row[at["phones"]].split() for row in long]
+    given = {"right": right, "of others": [*right[1:], right[0]], "twice": [each * 2 for each in right]}
+    given["half"] = [each[: len(each) // 2] for each in right]
+    for kind, least, most in (("right", 0, 0), ("of others", 0.85, 1.0), ("twice", 0.85, 1.0), ("half", 0.6, 1.0)):
+        lines = [f"{row[at['id']]}\t{folder / row[at['audio']]}\t" for row in long]
+        told = "".join(f"{line}{' '.join(phones)}\n" for line, phones in zip(lines, given[kind], strict=True))
+        (here / "t.tsv").write_text(f"id\taudio\tphones\n{told}")
         done = speechctc("align", "--transcripts", "t.tsv", "--model", "english", "--format", "json", "--out", "a.json")
-        count = re.search(r"random order.* \((\d+) times", done.err)
-        assert least * len(long) <= (int(count[1]) if count else 0) <= most * len(long), done.err
+        count = re.search(r"does not fit.* \((\d+) times", done.err)
+        assert least * len(long) <= (int(count[1]) if count else 0) <= most * len(long), (kind, done.err)
         Path("a.json").unlink()

@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 from speechctc.core.errors import InputError
-from speechctc.inference.result import Recognition
-from speechctc.inference.segmenter import PhoneScore, Segment
-from speechctc.stages.align import _doubted
 from speechctc.stages.by_speaker import LEVEL, Said, Scores, change_of, pages_of, sound_of, speakers_of
 
 
@@ -76,14 +73,3 @@ def test_pages_are_named_by_speakers() -> None:
     assert pages_of(["a/b", "Index", "ä", "a/b", "A_B"]) == {"a/b": "a_b", "Index": "Index-2", "ä": "ä", "A_B": "A_B-2"}
     with pytest.raises(InputError, match="the speakers of 2 recordings"):
         pages_of(["", "a", ""])
-
-
-def test_a_recording_in_which_hardly_a_sound_fits_is_left_out() -> None:
-    def spoken(*scores: float, note: str = "") -> Recognition:
-        segments = (Segment("a", 0.0, 0.1, 1.0, goodness=PhoneScore(each, 0.5)) for each in scores)
-        return Recognition("a.wav", 1.0, tuple(segments), note=note)
-
-    found = _doubted(spoken(*[0.1] * 6, 0.3, 0.3, note="a.wav: noise"))
-    assert found.is_unfit and found.note.startswith("a.wav: noise; a.wav: the mean of its scores is 0.15")
-    for right in (spoken(*[0.1] * 7), spoken(*[0.1] * 4, *[0.4] * 4), spoken()):
-        assert _doubted(right) == right
