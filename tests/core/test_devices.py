@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Iterator
 
 import pytest
 import torch
 
-from speechctc.core import devices
 from speechctc.core.devices import choose_precision, give_back_memory, resident_memory
 
 BLOCK, BLOCKS = 8192, 8192  # bytes, and how many: 64 MiB
-
-
-@pytest.fixture(autouse=True)
-def _looked_up_anew() -> Iterator[None]:
-    """Let each test find malloc_trim for itself."""
-    devices._malloc_trim.cache_clear()
-    yield
-    devices._malloc_trim.cache_clear()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only the GNU C library's heap is told to shrink")
@@ -39,19 +29,6 @@ def test_what_lies_free_between_used_blocks_goes_back() -> None:
     assert before - resident_memory() > 0.8 * BLOCK * BLOCKS
     for block in set(kept):
         libc.free(block)
-
-
-class OtherLibrary:
-    """A C library without malloc_trim, as musl is."""
-
-    def __init__(self, name: None) -> None:
-        pass
-
-
-def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", OtherLibrary)
-    give_back_memory()
-    assert devices._malloc_trim() is None
 
 
 @pytest.mark.parametrize("able", [True, False])

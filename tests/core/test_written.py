@@ -63,21 +63,6 @@ def test_a_draft_that_was_checked_or_put_back_is_a_persons(tmp_path: Path) -> No
     assert written.changed([other]) == []
 
 
-def test_another_draft_in_the_place_of_one_that_was_checked_is_not_known(tmp_path: Path) -> None:
-    file, other = tmp_path / "a.txt", tmp_path / "elsewhere/a.txt"
-    written.write_text(file, "old")
-    written.mark_checked([file])
-    file.write_bytes(b"\xef\xbb\xbfold")  # saved again by another program
-    assert written.unrecorded([file]) == []
-    written.write_text(other, "new")
-    file.write_bytes(other.read_bytes())
-    assert written.unrecorded([file]) == [file] and written.changed([file]) == [file]
-    written.mark_checked([file])
-    assert written.unrecorded([file]) == []
-    (tmp_path / written.RECORD).write_text("checked  a.txt\n" * 2)  # as it was marked in earlier versions
-    assert written.unrecorded([file]) == [] and written.changed([file]) == [file]
-
-
 def test_a_file_of_another_name_or_without_a_record_is_a_persons(tmp_path: Path) -> None:
     written.write_text(tmp_path / "a.txt", "phones")
     (tmp_path / "b.txt").write_text("phones")

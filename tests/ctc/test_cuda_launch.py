@@ -11,7 +11,7 @@ import torch
 from speechctc.ctc import cuda, reference
 from speechctc.ctc.nvrtc import Macros
 from tests.ctc import emulation
-from tests.ctc.test_kernel_facts import GRADIENT, LOSS, VARIANTS, Case, planned_as
+from tests.ctc.test_kernel_facts import GRADIENT, LOSS, Case
 
 pytestmark = pytest.mark.skipif(emulation.WHY_NOT is not None, reason=str(emulation.WHY_NOT))
 
@@ -92,19 +92,3 @@ def test_scale(dtype: torch.dtype) -> None:
     with pytest.raises(ValueError, match=r"scaled by one number, not by a tensor of shape \(2,\)"):
         cuda.scale_(gradient, torch.ones(2))
     cuda.scale_(torch.empty(0, 2, 3), torch.ones(()))
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_gpu_runs_the_variant_that_a_case_names(name: str, gpu: cuda.Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On whatever GPU the tests run: the case brings its own limits and tuning."""
-    case, run = VARIANTS[name], list[tuple[str, Macros]]()
-
-    def note(self: Emulated, *launch: object) -> None:
-        run.append((self.kernel, self.macros))
-
-    monkeypatch.setattr(Emulated, "launch", note)
-    monkeypatch.setattr(gpu, "limits", emulation.H200)
-    with planned_as(case, gpu):
-        cuda.loss_and_gradient(case.problem(), case.gradient)
-    assert set(run) == emulation.kernels_of(case.plan())
-    assert gpu.limits is emulation.H200

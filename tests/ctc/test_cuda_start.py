@@ -1,12 +1,9 @@
 """What surrounds the kernels, where there is no GPU: the plan, the cache of machine code, and why it cannot start."""
 
-import ctypes
 import os
 import sys
 import tempfile
-from enum import IntEnum
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -130,17 +127,6 @@ def test_no_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
             load()
 
 
-def test_no_nvrtc_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost() -> None:
-        raise RuntimeError("libnvrtc.so.13: not found")
-
-    bindings = SimpleNamespace(nvrtc=SimpleNamespace(nvrtcVersion=lost))
-    monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
-    nvrtc.load_nvrtc.cache_clear()
-    with pytest.raises(nvrtc.CannotStart, match=r"NVRTC library is not found .* pip install .*nvidia-cuda-nvrtc"):
-        nvrtc.load_nvrtc()
-
-
 def test_packages_for_the_cuda_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     monkeypatch.setattr(torch.version, "cuda", "12.8")
@@ -257,92 +243,3 @@ def test_capture_wants_the_kernel_loaded(monkeypatch: pytest.MonkeyPatch) -> Non
     gpu.kernels = {}
     with pytest.raises(RuntimeError, match="call the loss once with these shapes before the capture"):
         gpu.kernel("sweep", SCALE)
-
-
-class Status(IntEnum):
-    """As the driver's."""
-
-    CUDA_SUCCESS = 0
-    CUDA_ERROR_INVALID_VALUE = 1
-    CUDA_ERROR_INVALID_CONTEXT = 201
-
-
-class Driver:
-    """Enough of the driver's bindings to see what is asked of it."""
-
-    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="most shared memory")
-
-    def __init__(self) -> None:
-        self.attributes: list[tuple[object, ...]] = []
-        self.launches: list[tuple[object, ...]] = []
-        self.contexts: list[str] = []
-        self.status = Status.CUDA_SUCCESS
-        self.version = 99000
-
-    def cuDeviceGet(self, index: int) -> tuple[Status, str]:
-        return Status.CUDA_SUCCESS, f"device {index}"
-
-    def cuDevicePrimaryCtxRetain(self, device: str) -> tuple[Status, str]:
-        return Status.CUDA_SUCCESS, f"context of {device}"
-
-    def cuCtxSetCurrent(self, context: str) -> tuple[Status]:
-        self.contexts.append(context)
-        return (Status.CUDA_SUCCESS,)
-
-    def cuLibraryLoadData(self, code: bytes, *options: object) -> tuple[Status, str]:
-        assert code.startswith(b"\x7fELF")
-        return self.status, "library"
-
-    def cuDriverGetVersion(self) -> tuple[Status, int]:
-        return Status.CUDA_SUCCESS, self.version
-
-    def cuLibraryGetKernel(self, library: str, name: bytes) -> tuple[Status, str]:
-        return Status.CUDA_SUCCESS, f"{library}.{name.decode()}"
-
-    def cuKernelGetFunction(self, kernel: str) -> tuple[Status, str]:
-        return Status.CUDA_SUCCESS, kernel
-
-    def cuFuncSetAttribute(self, *attribute: object) -> tuple[Status]:
-        self.attributes.append(attribute)
-        return (Status.CUDA_SUCCESS,)
-
-    def cuLaunchKernel(self, *launch: int) -> tuple[Status]:
-        *shape, pointers, extra = launch
-        assert extra == 0
-        first = ctypes.c_void_p.from_address(pointers).value
-        assert first is not None
-        self.launches.append((*shape, ctypes.string_at(first, 24)))
-        if self.status == Status.CUDA_ERROR_INVALID_CONTEXT and len(self.contexts) > 1:
-            return (Status.CUDA_SUCCESS,)
-        return (self.status,)
-
-
-@needs_nvrtc
-def test_a_launch_as_the_driver_sees_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver()
-    monkeypatch.setattr(cubins, "load_driver", lambda: driver)
-    kernel = cubins.Kernel(3, "scale", SCALE, "sm_80", 99)
-    assert driver.contexts == ["context of device 3"]
-    assert driver.attributes == [("library.ctc_scale", "most shared memory", 99)]
-    arguments = bytes(range(24))
-    kernel.launch(arguments, blocks=5, threads=256, shared_bytes=12, stream=77)
-    assert driver.launches == [("library.ctc_scale", 5, 1, 1, 256, 1, 1, 12, 77, arguments)]
-    driver.status = Status.CUDA_ERROR_INVALID_VALUE
-    with pytest.raises(RuntimeError, match=r"CUDA says CUDA_ERROR_INVALID_VALUE \(1\)"):
-        kernel.launch(arguments, 5, 256, 12, 77)
-    with pytest.raises(RuntimeError, match=r"CUDA says CUDA_ERROR_INVALID_VALUE \(1\)"):
-        cubins.Kernel(3, "scale", SCALE, "sm_80", 0)
-    driver.version = 12080
-    with pytest.raises(cuda.CannotStart, match=r"the driver is of CUDA 12 and refuses what NVRTC 13\S* compiles"):
-        cubins.Kernel(3, "scale", SCALE, "sm_80", 0)
-
-
-@needs_nvrtc
-def test_a_thread_that_torch_has_not_been_in(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver()
-    monkeypatch.setattr(cubins, "load_driver", lambda: driver)
-    kernel = cubins.Kernel(0, "scale", SCALE, "sm_80", 0)
-    driver.status = Status.CUDA_ERROR_INVALID_CONTEXT
-    kernel.launch(bytes(24), 5, 256, 0, 77)
-    assert driver.contexts == ["context of device 0", "context of device 0"]
-    assert len(driver.launches) == 2

@@ -6,10 +6,8 @@ import numba
 import numpy as np
 import pytest
 
-from speechctc.ctc.lattice import exponential, softened
+from speechctc.ctc.lattice import softened
 from speechctc.ctc.pointers import load, memory, store
-
-FLOATS = [np.float32, np.float64]
 
 
 @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator, unused-ignore]
@@ -20,32 +18,9 @@ def _softened(x: int, top: Any, scale: Any, m: int, e: int, integer: Any) -> Non
 
 
 @numba.njit(error_model="numpy")  # type: ignore[untyped-decorator, unused-ignore]
-def _exponential(x: int, y: int, like: Any) -> None:
-    store(memory(y, like), 0, exponential(load(memory(x, like), 0)))
-
-
-@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator, unused-ignore]
 def _copied(x: int, y: int, like: Any) -> None:
     store(memory(y, like), 0, load(memory(x, like), 0))
     memory(y, like)[16] = memory(x, like)[16]
-
-
-@pytest.mark.parametrize("kind", FLOATS)
-def test_exponential(kind: Any) -> None:
-    for start in (0.0, -0.5, -3, -20, -60, -80):
-        x = np.linspace(start, start - 6, 16).astype(kind)
-        y = np.empty_like(x)
-        _exponential(x.ctypes.data, y.ctypes.data, kind(0))
-        np.testing.assert_allclose(y, np.exp(x.astype(np.longdouble)), rtol=3 * np.finfo(kind).eps)
-
-
-@pytest.mark.parametrize("kind", FLOATS)
-def test_exponential_of_extremes(kind: Any) -> None:
-    x = np.full(16, -1e4, kind)
-    x[:4] = [0, -np.inf, np.nan, -1e30]
-    y = np.empty_like(x)
-    _exponential(x.ctypes.data, y.ctypes.data, kind(0))
-    assert y[0] == 1 and np.isnan(y[2]) and not y[[1, 3]].any() and not y[4:].any()
 
 
 @pytest.mark.parametrize(("kind", "integer"), [(np.float32, np.int32), (np.float64, np.int64)])

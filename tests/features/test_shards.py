@@ -147,5 +147,6 @@ def test_features_from_before_a_key_or_its_name_are_those_of_its_default(tmp_pat
     save_tensors(path, tensors, {**header, "features": json.dumps(older)})
     (shard,) = read_split(tmp_path, RECIPE.features)
     assert shard.recipe == RECIPE
+    assert read_split(tmp_path, {**RECIPE.features, "version": "2"})  # a kind of one's own, before kinds had versions
     with pytest.raises(InputError, match=r"features\.preemphasis=0\.97 \(now 0\.5\)"):
         read_split(tmp_path, {**RECIPE.features, "preemphasis": 0.5})
