@@ -6,7 +6,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import soundfile
 from pympi import Elan
@@ -113,13 +112,6 @@ def test_a_tier_of_single_words_is_a_limit_only_if_one_says_so(speechctc: Comman
     check(here / "held.TextGrid", moved, times)
 
 
-def test_phrases_of_phones(speechctc: Command, here: Path) -> None:
-    times = write_words("a.wav", ["hum", "drop"])
-    write_grid("a.TextGrid", [(times[1][0] - 0.02, times[1][1] + 0.02, "top low")])
-    (entry,) = json.loads(speechctc("align", "a.wav", "--tier", "phrases", "--format", "json").out)
-    assert entry["phones"] == ["top", "low"] and entry["segments"][0]["start"] >= times[1][0] - 0.0201
-
-
 def test_rows_with_times_are_phrases_of_their_recording(speechctc: Command, here: Path) -> None:
     times = write_words("a.wav", SAID)
     phrases = phrases_of(times, (0, 2), (2, 3), (4, 5))
@@ -163,13 +155,6 @@ def test_empty_and_late_annotations_are_named(speechctc: Command, here: Path) ->
     write_elan("a.eaf", [(60.0, 61.0, "mid top")])
     done = speechctc(*use)
     assert done.status == 2 and "a.wav, 60.00 to 61.00 s: a phrase ends after the recording" in done.err
-
-
-def test_far_too_many_phones_are_refused_before_the_search(speechctc: Command, here: Path) -> None:
-    write_words("a.wav", ["hum"])
-    for said, least in (("mid top ", 10000), ("(low top|mid (low|)) ", 5000)):
-        Path("a.txt").write_text(said * 5000)
-        assert f"a.wav: {least} phones need {least} frames, and its" in speechctc("align", "a.wav").err
 
 
 def test_a_row_beyond_the_recording_is_left_out_alone(speechctc: Command, here: Path) -> None:
@@ -225,24 +210,3 @@ def test_recordings_of_one_name_in_two_folders_keep_their_own_phrases(here: Path
     assert all(isinstance(found, Transcript) and len(found.phrases) == 2 for _, found in pairs)
     (pair,) = in_table(here / "t.tsv", [Recording(here / "y" / "a.wav", Path("a"))], TranscriptOptions())
     assert isinstance(pair[1], Transcript) and len(pair[1].phrases) == 2
-
-
-@pytest.mark.shared
-def test_real_phrases_stay_in_their_limits(speechctc: Command, here: Path, shared_data: Path) -> None:
-    """Sentences of TIMIT in one recording, with 50 ms around each: boundaries are refined inside of the limits."""
-    parts, phrases, at = [], [], 0.0
-    for sound in sorted((shared_data / "timit-sample/TEST").glob("*/FTLG0/SX*.WAV")):
-        samples, rate = soundfile.read(sound)
-        spoken = [line.split() for line in sound.with_suffix(".WRD").read_text().splitlines()]
-        first, last = int(spoken[0][0]) / rate, int(spoken[-1][1]) / rate
-        phrases.append((round(at + first - 0.05, 3), round(at + last + 0.05, 3), " ".join(word[2] for word in spoken)))
-        parts.append(samples)
-        at += len(samples) / rate
-    soundfile.write("a.wav", np.concatenate(parts), rate)
-    write_elan("a.eaf", phrases)
-    use = ("--words", "a.eaf", "--tier", "phrases", "--language", "en-us", "--model", "english")
-    assert speechctc("align", *use, "--out", "out.TextGrid").status == 0
-    words = read_textgrid(here / "out.TextGrid", "words")
-    assert len(phrases) == 5 and len(words) == sum(len(text.split()) for *_, text in phrases)
-    for each in (*words, *read_textgrid(here / "out.TextGrid", "phones")):
-        assert any(start - 1e-3 <= each.start < each.end <= end + 1e-3 for start, end, _ in phrases), each

@@ -129,19 +129,6 @@ def test_evaluate_on_another_table_with_another_folding(speechctc: Command, ther
     assert "low as mid" in score["protocol"]
 
 
-def test_no_model_to_score(speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert "speechctc train" in one_line_error(speechctc("evaluate"))
-
-
-def test_no_model_to_decode_with(speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the package was installed without the model that comes along."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("speechctc.model.checkpoint.BUILT_IN", tmp_path / "none")
-    Path("a.wav").touch()
-    assert "speechctc train" in one_line_error(speechctc("decode", "a.wav"))
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -176,14 +163,6 @@ def test_extract_counts_and_lists_what_it_skips(speechctc: Command, here: Path) 
     listed = (here / "features" / "skipped.tsv").read_text()
     for row in rows[:3]:
         assert f"train\t{row['id']}\t" in listed and row["id"] in done.out
-
-
-def test_a_corpus_of_nothing_usable_is_refused(speechctc: Command, here: Path) -> None:
-    config = write_config(here, train=3, held_out=2)
-    for path in (here / "audio").glob("0-*.wav"):
-        path.write_bytes(b"")
-    done = speechctc("extract", "--config", config)
-    assert done.status == 2 and "no utterance" in done.err.splitlines()[-1]
 
 
 def test_extraction_goes_on_and_redoes_only_what_changed(speechctc: Command, here: Path) -> None:
@@ -228,15 +207,3 @@ def test_threads_wait_asleep_unless_the_user_says_otherwise(
         monkeypatch.setenv("OMP_WAIT_POLICY", own)
     assert speechctc("--version").status == 0
     assert os.environ["OMP_WAIT_POLICY"] == (own or "PASSIVE")
-
-
-def test_the_pictures_of_a_model_name_the_one_that_was_found(
-    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where no model was named and there is no run: the model is looked for once, and is the bundled one."""
-    pytest.importorskip("matplotlib")
-    monkeypatch.chdir(tmp_path)
-    done = speechctc("inspect", "--out", "pictures")
-    assert done.status == 0, done.err
-    (page,) = Path("pictures").glob("*.html")
-    assert "bundled small English model" in page.read_text(encoding="utf-8")

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
@@ -145,20 +144,6 @@ def test_folders_and_patterns_keep_their_structure_in_a_folder_out(speechctc: Co
     assert [line.split("\t") for line in lines] == [[name, "low top"] for name in names]
 
 
-@pytest.mark.parametrize("form", ["text", "json", "ctm", "tsv"])
-def test_one_file_out_has_what_standard_output_would(speechctc: Command, here: Path, form: str) -> None:
-    for k in range(3):
-        write_song(here / f"{k}.wav", SONG[k:])
-    printed = speechctc("decode", "0.wav", "1.wav", "2.wav", "--format", form).out
-    assert speechctc("decode", "0.wav", "1.wav", "2.wav", "--format", form, "--out", f"o/all.{form}").out == ""
-    assert Path(f"o/all.{form}").read_text() == printed and printed.count("low") >= 2
-    speechctc("decode", "1.wav", "--format", form, "--out", "each")
-    (file,) = Path("each").glob("1.*")
-    assert file.name == {"text": "1.txt"}.get(form, f"1.{form}")
-    alone = speechctc("decode", "1.wav", "--format", form).out
-    assert json.loads(file.read_text()) == json.loads(alone)[0] if form == "json" else file.read_text() == alone
-
-
 def test_what_does_not_fit_the_output_is_said_before_any_work(speechctc: Command, here: Path) -> None:
     for name in ("a/x.wav", "b/x.wav"):
         (here / name).parent.mkdir()
@@ -187,27 +172,16 @@ def test_failures_are_listed_at_the_end(speechctc: Command, here: Path) -> None:
         assert speechctc("decode", "text.wav", "zero.wav", "--out", name).status == 2 and not (here / name).exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "samples", "rate", "subtype"),
-    [
-        ("silence", np.zeros(32000), 16000, "PCM_16"),
-        ("click", np.eye(1, 16000, 8000)[0], 16000, "PCM_16"),
-        ("10 ms", np.zeros(160), 16000, "PCM_16"),
-        ("one sample", np.zeros(1), 16000, "PCM_16"),
-    ],
-)
-def test_recordings_without_speech_have_an_answer(
-    speechctc: Command, here: Path, name: str, samples: NDArray[np.float64], rate: int, subtype: str
-) -> None:
-    soundfile.write(here / "a.wav", samples, rate, subtype=subtype)
+@pytest.mark.parametrize("samples", [np.zeros(32000), np.eye(1, 16000, 8000)[0], np.zeros(160), np.zeros(1)])
+def test_recordings_without_speech_have_an_answer(speechctc: Command, here: Path, samples: NDArray[np.float64]) -> None:
+    soundfile.write(here / "a.wav", samples, 16000)
     for form in ("text", "json", "ctm", "textgrid", "tsv"):
         done = speechctc("decode", "a.wav", "--format", form)
         assert done.status == 0
     (entry,) = json.loads(speechctc("decode", "a.wav", "--format", "json").out)
-    assert entry["seconds"] == pytest.approx(len(samples) / rate, abs=1e-6)
+    assert entry["seconds"] == pytest.approx(len(samples) / 16000, abs=1e-6)
     assert all(0 <= s["start"] < s["end"] <= entry["seconds"] for s in entry["segments"])
-    if name in ("10 ms", "one sample"):  # shorter than an analysis window
-        assert entry["phones"] == []
+    assert len(samples) > 160 or entry["phones"] == []  # shorter than an analysis window
 
 
 def test_a_model_with_huge_weights_is_refused_in_one_line(tiny_model: Path, here: Path) -> None:
@@ -218,15 +192,6 @@ def test_a_model_with_huge_weights_is_refused_in_one_line(tiny_model: Path, here
     recogniser = Recogniser.load(here / "huge", "cpu")
     with pytest.raises(InputError, match="the model's output is not finite"):
         recogniser.decode(here / "a.wav")
-
-
-def test_a_file_cut_in_the_middle_is_read_as_far_as_it_goes_and_that_is_said(speechctc: Command, here: Path) -> None:
-    data = wav(SONG)
-    (here / "cut.wav").write_bytes(data[: len(data) // 2])
-    done = speechctc("decode", "cut.wav")
-    phones = done.out.split()
-    assert done.status == 0 and phones and phones == SONG[: len(phones)]
-    assert "cut.wav: cut short: the header says" in done.err
 
 
 @pytest.fixture
@@ -249,39 +214,6 @@ def pipe_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]
         pipe.close()
 
 
-def test_a_wav_that_goes_on_after_the_end_in_its_header(
-    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its header can name 4 GiB at most; shorter here."""
-    sound = wav(SONG, "PCM_16")
-    at = sound.index(b"data") + 4
-    cut = sound[:at] + (len(sound) // 2 // 2 * 2).to_bytes(4, "little") + sound[at + 4 :]
-    pipe_in(cut + bytes(10**6))
-    whole = speechctc("decode", "-")
-    assert whole.status == 0 and whole.out.split() == SONG[: len(whole.out.split())], "what follows may be anything"
-    monkeypatch.setattr("speechctc.audio.sound_file.UNKNOWN", 0)
-    pipe_in(cut + bytes(10**6))
-    told = speechctc("decode", "-")
-    assert told.status != 0 and "but more follows; send AU" in told.err
-    pipe_in(sound)
-    assert speechctc("decode", "-").status == 0
-
-
-@pytest.mark.parametrize(("rate", "status"), [(10**6, 0), (2**31 - 1, 2), (999, 2)])
-def test_a_wav_from_standard_input_whose_header_names_a_wrong_rate(
-    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], rate: int, status: int
-) -> None:
-    sound = bytearray(wav(SONG, "PCM_16"))
-    sound[24:28] = rate.to_bytes(4, "little")
-    pipe_in(bytes(sound))
-    tracemalloc.start()
-    done = speechctc("decode", "-")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert done.status == status and (status == 0 or f"standard input: its sample rate is {rate} Hz" in done.err)
-    assert peak < 2**29, "a block of 0.1 s alone would be 800 MiB"
-
-
 @pytest.mark.parametrize("options", [(), ("--live",)])
 def test_raw_samples_come_out_as_phones_while_they_come_in(here: Path, options: tuple[str, ...]) -> None:
     samples, _ = sing(SONG, np.random.default_rng(0), 8000)
@@ -301,24 +233,18 @@ def test_raw_samples_come_out_as_phones_while_they_come_in(here: Path, options: 
     assert float(late[-1].split("\t")[2]) <= 4 * len(samples) / 8000 and len(late) > 6
 
 
-@pytest.mark.parametrize(("form", "subtype"), [("json", "PCM_16"), ("ctm", "PCM_24"), ("textgrid", "FLOAT")])
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
 def test_standard_input_gives_what_the_file_gives(
-    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], form: str, subtype: str
+    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], subtype: str
 ) -> None:
     (here / "a.wav").write_bytes(wav(SONG, subtype, rate=22050))
     (expected,) = json.loads(speechctc("decode", "a.wav", "--format", "json").out)
     pipe_in((here / "a.wav").read_bytes())
-    assert speechctc("decode", "-", "--format", form, "--out", "out.x").out == ""
-    text = Path("out.x").read_text()
-    if form == "json":
-        (found,) = json.loads(text)
-        assert found["file"] == "-" and found["seconds"] == expected["seconds"]
-        starts = [segment["start"] for segment in found["segments"]]
-    elif form == "ctm":
-        starts = [float(line.split()[2]) for line in text.splitlines()]
-    else:
-        starts = [interval.start for interval in read_textgrid(Path("out.x"), "phones")]
-    assert starts == pytest.approx([segment["start"] for segment in expected["segments"]], abs=2e-4)
+    assert speechctc("decode", "-", "--format", "json", "--out", "out.x").out == ""
+    (found,) = json.loads(Path("out.x").read_text())
+    assert found["file"] == "-" and found["seconds"] == expected["seconds"]
+    starts, wanted = ([segment["start"] for segment in each["segments"]] for each in (found, expected))
+    assert starts == pytest.approx(wanted, abs=2e-4)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.studio.folder import Folder
 from tests.command import Command
 from tests.tiny_model import write_song
 
@@ -82,16 +81,3 @@ def test_a_command_lists_a_folder_as_often_for_many(
         assert done.status in (0, 1 if name == "doctor" else 0), done.err
         counts.append(listings(root))
     assert counts[0] == counts[1] and counts[0] < 16, counts
-
-
-def test_the_studio_lists_a_folder_as_often_for_many(here: Path, listings: Callable[[Path], int]) -> None:
-    counts = []
-    for pairs in (8, 24):
-        root = here / f"in{pairs}"
-        write_pairs(root, pairs)
-        listings(root)
-        folder = Folder(root)
-        folder.wait()
-        assert {row["phones"] for row in folder.rows()} == {4}
-        counts.append(listings(root))
-    assert counts[0] == counts[1] and counts[0] < 6, counts

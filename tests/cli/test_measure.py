@@ -128,18 +128,6 @@ def test_a_speaker_is_the_folder_below_the_named_one(speechctc: Command, here: P
     assert {row["file"]: row["speaker"] for row in table(here / "m.csv")} == {"all/v.wav": "", "all/ben/v.wav": "ben"}
 
 
-def test_tiers_of_scores_and_tones_are_read(speechctc: Command, here: Path) -> None:
-    ((start, end, label),) = write_vowels(here / "v.wav", 120.0, 1)
-    tiers = {
-        "phones": [Interval(start, end, label)],
-        "tones": [Interval(start, end, "˥˧")],
-        "score": [Interval(start, end, "0.25")],
-    }
-    (here / "v.TextGrid").write_text(textgrid_text(0.5, tiers))
-    (row,) = csv.DictReader(io.StringIO(speechctc("measure", "v.wav").out))
-    assert row["score"] == "0.2500" and row["tone"] == "˥˧"
-
-
 def test_a_textgrid_belongs_to_one_recording(speechctc: Command, here: Path) -> None:
     for place in ("all/x/v.wav", "all/y/v.wav", "all/y/w.wav"):
         write_vowels(here / place, 120.0, 1)
@@ -220,15 +208,14 @@ def test_a_folder_gets_a_table_for_each_recording_and_an_interrupted_one_the_res
     assert "--plot" in one_line_error(speechctc("measure", "in", "--out", "each", "--skip-existing", "--plot", "m.svg"))
 
 
-@pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
-def test_a_picture_by_speaker(speechctc: Command, here: Path, ending: str) -> None:
+def test_a_picture_by_speaker(speechctc: Command, here: Path) -> None:
     pytest.importorskip("matplotlib")
     for name, pitch in (("anna", 190.0), ("ben", 110.0)):
         write_vowels(here / name / "v.wav", pitch, 4)
-    done = speechctc("measure", ".", "--out", "m.csv", "--plot", f"m{ending}")
+    done = speechctc("measure", ".", "--out", "m.csv", "--plot", "m.pdf")
     assert done.status == 0, done.err
-    drawn = (here / f"m{ending}").read_bytes()
-    assert drawn.startswith({".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[ending]) and len(drawn) > 5000
+    drawn = (here / "m.pdf").read_bytes()
+    assert drawn.startswith(b"%PDF") and len(drawn) > 5000
 
 
 @pytest.mark.parametrize("form", ["png", "svg", "pdf"])
@@ -237,13 +224,6 @@ def test_a_pair_of_dollars_is_drawn_as_it_is(form: str) -> None:
     sign = r"$\frac$"  # which mathtext refuses
     rows = [{"phone": sign, "speaker": f"{sign}{k}", "duration": 0.1, "f1_mid": 500.0, "f2_mid": 1500.0} for k in "ab"]
     assert len(draw_measures(rows, {sign}, form)) > 5000
-
-
-def test_files_of_a_person_are_kept(speechctc: Command, here: Path) -> None:
-    write_vowels(here / "v.wav", 120.0, 4)
-    (here / "m.csv").write_text("mine")
-    assert one_line_error(speechctc("measure", "v.wav", "--out", "m.csv"))
-    assert (here / "m.csv").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

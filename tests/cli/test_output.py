@@ -87,22 +87,13 @@ def test_drafts_are_done_again_and_what_a_person_made_or_changed_is_kept(speechc
     assert "--skip-changed is for a file for each recording; name a folder with --out FOLDER" in alone
 
 
-@pytest.mark.parametrize("ending", ["txt", "json", "ctm", "tsv", "csv", "TextGrid", "html"])
-def test_one_file_out_is_kept_and_has_the_format_of_its_ending(speechctc: Command, here: Path, ending: str) -> None:
+def test_one_file_out_is_kept(speechctc: Command, here: Path) -> None:
     write_song(here / "a.wav", SONG)
-    Path(f"mine.{ending}").write_text("my own work")
-    said = one_line_error(speechctc("decode", "a.wav", "--out", f"mine.{ending}"))
-    assert f"mine.{ending}: exists and was made" in said and Path(f"mine.{ending}").read_text() == "my own work"
-    assert speechctc("decode", "a.wav", "--out", f"new.{ending}").status == 0
-    starts = {
-        "txt": "low mid",
-        "json": "[",
-        "ctm": "a 1 0.",
-        "tsv": "file\t",
-        "csv": "file,",
-        "TextGrid": "File type",
-    } | {"html": "<!doctype html>"}
-    assert Path(f"new.{ending}").read_text().startswith(starts[ending])
+    Path("mine.ctm").write_text("my own work")
+    said = one_line_error(speechctc("decode", "a.wav", "--out", "mine.ctm"))
+    assert "mine.ctm: exists and was made" in said and Path("mine.ctm").read_text() == "my own work"
+    assert speechctc("decode", "a.wav", "--out", "new.ctm").status == 0
+    assert Path("new.ctm").read_text().startswith("a 1 0.")
 
 
 def test_scores_are_not_written_over_a_persons_file(speechctc: Command, here: Path, tiny_model: Path) -> None:
@@ -197,14 +188,6 @@ def test_every_command_names_the_model_it_uses(speechctc: Command, here: Path, t
     shutil.rmtree("given", ignore_errors=True)
     said = speechctc(command, *rest, "--model", tiny_model).err.splitlines()[0]
     assert said.startswith(f"using {tiny_model}/best: 4 phones (found), trained on ")
-
-
-def test_no_help_is_cut(speechctc: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert "..." not in speechctc("--help").out.replace("[ARGS]...", "")
-    for command in ("decode", "align", "evaluate", "calibrate", "export", "score-boundaries"):
-        lines = speechctc(command, "--help").out.splitlines()[1:]
-        assert all(len(line) <= 80 for line in lines) and not any(line.endswith("...") for line in lines)
 
 
 def test_names_that_are_not_utf8_go_all_the_way(speechctc: Command, here: Path) -> None:
@@ -403,8 +386,3 @@ def test_what_is_no_draft_is_not_marked(speechctc: Command, here: Path, name: st
     (here / name).write_text("a shopping list")
     assert f"{name}: {what}" in one_line_error(speechctc("mark-checked", "."))
     assert not (here / ".speechctc-written").exists()
-
-
-def test_standard_input_gives_one_file(here: Path, speechctc: Command) -> None:
-    done = speechctc("decode", "-", "--out", "o")
-    assert "--out o: a folder, and standard input gives one file" in one_line_error(done)

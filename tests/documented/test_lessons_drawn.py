@@ -12,23 +12,12 @@ from tests.documented.reading import ROOT
 from tests.forked import Forked
 
 GUIDE = ROOT / "docs" / "guide"
-LESSONS = ("phonetician.md", "student.md", "engineer.md")
-LARGEST = 60_000  # bytes of a picture
 NUMBER = re.compile(r"-?\d+(?:\.\d*)?")
 
 
 def draw(here: Path, *arguments: object) -> None:
     program = ROOT / "scripts" / "drawings" / "draw_lessons"
     assert Forked(str(program), *arguments, cwd=here, log=here / "said").wait(600) == 0, (here / "said").read_text()
-
-
-@pytest.mark.parametrize("lesson", LESSONS)
-def test_each_lesson_has_small_pictures_that_are_described(lesson: str) -> None:
-    pictures = re.findall(r"!\[(.*?)\]\((.*?)\)", (GUIDE / lesson).read_text(encoding="utf-8"))
-    assert pictures
-    for described, name in pictures:
-        assert len(described.split()) > 8, name
-        assert 1000 < (GUIDE / name).stat().st_size < LARGEST, name
 
 
 def test_the_notebook_is_the_lesson(tmp_path: Path) -> None:

@@ -49,9 +49,3 @@ def test_a_dev_split_that_is_too_small_is_said_and_no_failure(run: Path) -> None
     about.write_text(text.replace(f'"dev": "{dev}"', f'"dev": "{table}"'))
     assert calibrate_run(run, recorder) is None
     assert recorder.said[-1].startswith("not calibrated: ") and not Run(run).calibration.exists()
-
-
-def test_the_uncalibrated_twin_leaves_the_recogniser_as_it_is(run: Path) -> None:
-    Calibration(0.5, 0.1, 0.004, 100, protocol="dev").save(run / "best")
-    recogniser = Recogniser.load(run, "cpu")
-    assert repr(recogniser.uncalibrated().calibration) == repr(Calibration()) and recogniser.calibration.slope == 0.5

@@ -14,7 +14,7 @@ from speechctc.core.errors import InputError
 from speechctc.features.extractor import extractor
 from speechctc.features.filterbank import net_input
 from speechctc.lm.search import GreedySearch, best_labels
-from speechctc.model.checkpoint import BUILT_IN, Checkpoint, load_checkpoint
+from speechctc.model.checkpoint import BUILT_IN, load_checkpoint
 from speechctc.model.net import net_of
 from speechctc.stages import export_onnx
 from speechctc.stages.export import export
@@ -75,23 +75,3 @@ def test_without_its_packages_it_is_one_line(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "m.onnx").write_text("mine")
     with pytest.raises(InputError, match="exists already"):
         export(Path("english"), tmp_path / "m.onnx")
-
-
-def test_an_onnx_file_is_replaced_where_that_is_said(
-    speechctc: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(checkpoint: Checkpoint, out: Path) -> int:
-        return out.write_bytes(b"a net")
-
-    monkeypatch.setattr(export_onnx, "export_onnx", write)
-    way = ("export", tmp_path / "m.onnx", "--model", "english")
-    assert speechctc(*way).status == 0
-    (tmp_path / "m.onnx").write_bytes(b"old")
-    assert "exists already" in speechctc(*way).err and (tmp_path / "m.onnx").read_bytes() == b"old"
-    done = speechctc(*way, "--overwrite")
-    assert done.status == 0 and (tmp_path / "m.onnx").read_bytes() == b"a net", done.err
-    (tmp_path / "link.onnx").symlink_to(tmp_path / "m.onnx")
-    (tmp_path / "folder.onnx").mkdir()
-    for name, kind in (("link.onnx", "a link"), ("folder.onnx", "a folder")):
-        done = speechctc("export", tmp_path / name, "--model", "english", "--overwrite")
-        assert done.status == 2 and f"{name}: {kind}" in done.err and len(done.err.splitlines()) == 1

@@ -53,15 +53,6 @@ def test_its_name_or_format_says_what_is_written(tiny_model: Path, here: Path) -
         assert isinstance(done.exception, InputError) and said in str(done.exception)
 
 
-def test_without_a_run_the_bundled_model_is_taken(here: Path) -> None:
-    done = run(here / "page", "--format", "web")
-    assert not done.exit_code and "bundled" in done.stderr
-    text = (here / "page" / "index.html").read_text(encoding="utf-8")
-    assert 10e6 < len(text.encode()) < 25e6
-    pieces = re.findall(r'class="weights">([^<]*)<', text)  # WebKit takes the square of the length of each
-    assert max(map(len, pieces)) <= 2**18 and b"normalisation.mean" in base64.b64decode("".join(pieces))
-
-
 def test_a_dictionary_comes_with_a_page_as_far_as_it_fits(
     tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

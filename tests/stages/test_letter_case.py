@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.audio.recordings import Recording, Siblings, find_recordings
+from speechctc.audio.recordings import Siblings, find_recordings
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.tiers import read_textgrids
-from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table, read_in, read_sidecars
 from speechctc.inference import output
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.metrics.boundary_errors import score_boundaries
@@ -32,38 +31,6 @@ def folder(here: Path) -> Path:
         write_song(here / "in" / f"{name}.wav", ["low", "mid"])
     write_grid(here / "in" / "s.TextGrid", "low", "mid")
     return here / "in"
-
-
-def test_a_transcript_is_not_that_of_another(folder: Path) -> None:
-    recordings = find_recordings([folder])
-    upper, lower = read_sidecars(recordings, TranscriptOptions())
-    assert isinstance(lower, Transcript) and lower.labels == ("low", "mid") and lower.note == ""
-    assert isinstance(upper, InputError) and "file of its name beside S.wav" in str(upper)
-    upper, lower = read_in(folder, recordings, TranscriptOptions())
-    assert isinstance(lower, Transcript) and isinstance(upper, InputError)
-
-
-def test_one_for_several_recordings_is_named(here: Path) -> None:
-    for name in ("a/x.wav", "b/x.wav"):
-        (here / name).parent.mkdir()
-        write_song(here / name, ["low"])
-    (here / "labels").mkdir()
-    (here / "labels" / "x.lab").write_text("low")
-    for each in read_in(Path("labels"), find_recordings([Path("a"), Path("b")]), TranscriptOptions()):
-        assert isinstance(each, Transcript)
-        assert "names fit several recordings: labels/x.lab for a/x.wav, labels/x.lab for b/x.wav" in each.note
-
-
-def test_a_row_of_a_table_is_found_by_the_path(here: Path) -> None:
-    (here / "t.tsv").write_text("id\taudio\tphones\nu1\ta/s.wav\tone\nu2\tb/s.wav\ttwo\nS\tc.wav\tthree\n")
-    named = [Recording(Path(path), Path(path).with_suffix("")) for path in ("a/s.wav", "b/s.wav", "S.wav", "d/s.wav")]
-    first, second, third, other = (found for _, found in in_table(Path("t.tsv"), named, TranscriptOptions()))
-    assert [each.labels for each in (first, second, third) if isinstance(each, Transcript)] == [
-        ("one",),
-        ("two",),
-        ("three",),
-    ]
-    assert isinstance(other, InputError)
 
 
 def test_a_corpus_leaves_out_what_has_no_labels_of_its_own(folder: Path) -> None:
@@ -108,12 +75,6 @@ def test_results_are_refused_where_letter_case_is_not_known(folder: Path, monkey
         check_out(recordings, options)
     assert asked == [folder.parent]
     check_out(recordings[:1], options)
-
-
-def test_whether_letter_case_is_known_is_tried(tmp_path: Path) -> None:
-    (tmp_path / "a").touch()
-    assert output.ignores_letter_case(tmp_path) == (tmp_path / "A").exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_results_that_are_there_under_another_spelling_are_those_that_readers_take(here: Path) -> None:

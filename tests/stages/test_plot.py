@@ -94,13 +94,3 @@ def test_what_cannot_be_plotted_is_refused_in_a_line(here: Path) -> None:
         with pytest.raises(InputError, match=wrong):
             plot(folders, Path(out))
     assert not Path("c.png").exists()
-
-
-@pytest.mark.parametrize("value", [1e308, float("inf"), float("nan")])
-def test_values_too_large_for_an_axis_are_left_out(here: Path, value: float) -> None:
-    folder = write_run(here / "r", 2)
-    with (folder / "metrics.jsonl").open("a") as file:
-        for key in ("lr", "loss", "dev_per", "entropy"):
-            file.write(json.dumps({"lr": 1e-3, **record(3), key: value}) + "\n")
-    plot([folder], here / "curves.svg")
-    assert (here / "curves.svg").stat().st_size > 1000

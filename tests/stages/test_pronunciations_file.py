@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import soundfile
-
-import speechctc
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.phones.inventory import Word
 from speechctc.stages.extract import write_pronunciations
-from tests.train_helpers import Recorder
 
 
 def corpus(*rows: tuple[str, str, str]) -> Corpus:
@@ -56,17 +51,6 @@ def test_what_a_person_corrected_is_kept(tmp_path: Path) -> None:
     path.unlink()
     assert "by hand" not in write_pronunciations(tmp_path, one, by_language=True)
     assert path.read_text(encoding="utf-8") == "mae\tm aɪ\n"
-
-
-def test_extraction_takes_the_first_pronunciation(tmp_path: Path) -> None:
-    soundfile.write(tmp_path / "a.wav", np.zeros(16000), 16000)
-    rows = "".join(f"u{k}\tk{k % 2}\ta.wav\tdo re\n" for k in range(4))
-    (tmp_path / "t.tsv").write_text(f"id\tspeaker\taudio\twords\n{rows}")
-    (tmp_path / "d.dict").write_text("do\tl m\ndo\th m\nre\tm t\n")
-    of_corpus = ("kind=table", f"dictionary={tmp_path}/d.dict", f"tables.train={tmp_path}/t.tsv")
-    settings = [f"corpus.{each}" for each in of_corpus]
-    speechctc.extract("small-data", [*settings, f"data.dir={tmp_path}/f", "data.workers=0"], Recorder())
-    assert (tmp_path / "f" / "pronunciations.dict").read_text() == "do\tl m\nre\tm t\n"
 
 
 def test_a_language_is_never_a_path(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import re
@@ -212,24 +211,3 @@ def check_page(driver: Any) -> None:
         "return [...document.images].every((it) => it.complete && it.naturalWidth > 1 && it.alt)"
     )
     assert not console(driver)
-
-
-@pytest.mark.shared
-@pytest.mark.slow
-def test_the_report_of_the_bundled_model_on_real_speech(shared_data: Path, tmp_path: Path) -> None:
-    source = shared_data / "speechocean-adults" / "dev"
-    with open(source / "utterances.tsv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[::50]
-    lines = [f"{row['id']}\t{row['speaker']}\t{row['sex']}\t{source / row['audio']}\t{row['phones']}\n" for row in rows]
-    (tmp_path / "few.tsv").write_text("id\tspeaker\tsex\taudio\tphones\n" + "".join(lines), encoding="utf-8")
-    model = Recogniser.load("english", "cpu")
-    table = tmp_path / "few.tsv"
-    settings = ["corpus.kind=table", *(f"corpus.tables.{split}={table}" for split in ("train", "dev", "test"))]
-    found, evaluation = score(model, "dev", settings, Recorder())
-    html = write_report(found, evaluation, model, 1, Recorder())
-    (tmp_path / "report.html").write_text(html, encoding="utf-8")
-    assert "By sex" in html and html.count("<audio ") == 3
-    with browser() as driver:
-        driver.get((tmp_path / "report.html").as_uri())
-        check_page(driver)
-        assert not serious_faults(driver)

@@ -144,16 +144,6 @@ def test_labels_in_ipa_score_as_those_in_arpabet(tiny_model: Path, tmp_path: Pat
     assert "model's notation" in results[1].protocol
 
 
-def test_labels_outside_of_a_named_set_are_scored_too(tiny_model: Path, tmp_path: Path) -> None:
-    model = renamed(tiny_model, tmp_path / "model", ARPABET)
-    path = model / "checkpoint.json"
-    header = json.loads(path.read_text(encoding="utf-8"))
-    header["config"]["corpus"]["phones"] = "cmu39"
-    path.write_text(json.dumps(header), encoding="utf-8")
-    root = write_grids(tmp_path / "ipa", IPA)
-    assert scored(model, "corpus.kind=textgrid", f"corpus.root={root}").counts.utterances == len(SONGS)
-
-
 def test_phones_are_scored_as_the_symbols_of_a_table(tiny_model: Path, tmp_path: Path) -> None:
     names = {"low": "L1", "mid": "M1", "high": "H1", "top": "T1"}
     root = write_grids(tmp_path / "own", names)
@@ -188,11 +178,6 @@ def test_marks_are_read_as_the_models_were_in_any_kind_of_corpus(tiny_model: Pat
     assert any("length: strip" in note for note in plain.notes) and plain.counts.per < kept.counts.per
     assert any("lowː (" in note and "score.fold can leave marks out" in note for note in kept.notes)
     assert scored(model, *place, "corpus.length=keep", "score.fold=strip:length").counts == plain.counts
-
-
-def test_a_part_of_the_models_labels_stays_as_it_is() -> None:
-    utterances = [Utterance("a", Path("a.wav"), ("y", "l"))]
-    assert in_notation_of(["aa", "y", "l", "sh"], utterances) == (tuple(utterances), [])
 
 
 def test_a_closure_of_timit_and_its_burst_are_one_phone() -> None:

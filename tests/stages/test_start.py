@@ -23,7 +23,6 @@ from speechctc.stages.extract import extract
 from speechctc.stages.start import advise, fitting_model, start
 from tests.command import Command
 from tests.tones import write_table
-from tests.train_helpers import Recorder
 
 RATE = 8000
 
@@ -144,17 +143,6 @@ def test_recordings_alone_lead_to_the_bundled_model(here: Path) -> None:
     assert "correct" in made.to_text() and "recordings without labels" in made.description
 
 
-def test_textgrids_without_phones_are_said(here: Path) -> None:
-    path = record(Path("f"), "x")
-    words = {
-        "words": [Interval(0, 0.3, "hello there")],
-        "confidence": [Interval(0, 0.1, "0.9"), Interval(0.1, 0.2, "1")],
-    }
-    path.with_suffix(".TextGrid").write_text(textgrid_text(0.3, words))
-    made = start(Path("f"))
-    assert made.config is None and "none of whose tiers looks like phones: 'words'" in made.description
-
-
 @pytest.mark.parametrize("what", ["nothing", "missing", "file", "text"])
 def test_nothing_usable_is_one_line(speechctc: Command, what: str, here: Path) -> None:
     if what == "file":
@@ -266,22 +254,6 @@ def test_tiers_of_two_names_in_different_files_are_both_read(here: Path) -> None
     assert sum(map(len, corpus.splits.values())) == 8 and not any(corpus.rejected.values())
 
 
-def test_broken_files_and_links_are_not_called_recordings_without_labels(here: Path) -> None:
-    for number in range(8):
-        first = record(Path("mine"), f"A/r{number}", "a b ʃ", tier="phones")
-    Path("mine/broken.wav").write_text("a list of things to do\n")
-    Path("mine/empty.wav").write_bytes(b"")
-    Path("mine/link.wav").symlink_to(first.resolve())
-    made = start(Path("mine"))
-    assert "without labels" not in made.description
-    assert "have no labels, and cannot be read: 2" in made.description
-    assert "empty.wav: the file is empty" in made.description and "broken.wav: text, not audio" in made.description
-    soundfile.write("mine/new.wav", np.zeros(6 * RATE, np.float32), RATE)
-    record(Path("mine"), "B/r9", "a b ʃ", tier="lautschrift")
-    made = start(Path("mine"))
-    assert "1 more recording without labels" in made.description
-
-
 def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:
     for number in range(4):
         record(Path("mine"), f"A/r{number}", "a b ʃ", tier="phones")
@@ -337,20 +309,6 @@ def test_strings_of_ipa_are_divided_into_phones(here: Path) -> None:
     assert "to divide them into phones: corpus.segment=ipa" in asked.description  # the warning of extraction
 
 
-def test_tones_that_make_phones_rare_are_said_with_what_helps(here: Path) -> None:
-    """By `start` and by `extract`; a phone that is rare without its tone, too, is not among them."""
-    for k in range(4):
-        record(here / "tones" / f"s{k}", "a", "k a˥ s a˩ m ã˥ i˥ k s m s o")
-    rare = "a˥ a˩ i˥ o ã˥"
-    said = start(here / "tones").description
-    assert f"{rare}; 2 of them are rare by their tones: corpus.tone=strip leaves tones out" in said
-    recorder = Recorder()
-    extract(load_config("tones.yaml"), recorder)
-    assert any("fewer than 5 times" in line and line.endswith("labels of their own") for line in recorder.said)
-    stripped = start(here / "tones", settings=["corpus.tone=strip"]).description
-    assert "hardly learned: i o ã" in stripped and "rare by their tones" not in stripped
-
-
 def test_labels_in_the_test_split_only_are_scored_and_not_written_over(here: Path) -> None:
     for k in range(2):
         record(Path("only"), f"test/A/r{k}", "ae b iy", tier="seg")
@@ -360,43 +318,6 @@ def test_labels_in_the_test_split_only_are_scored_and_not_written_over(here: Pat
     assert start(Path("only"), settings=["corpus.tier=seg"]).commands[0].startswith(scored.partition(" corpus")[0])
     assert "All labelled recordings are in the test split" in made.to_text() and "decode" not in made.to_text()
     assert "without labels" not in made.to_text()
-
-
-def test_what_is_named_like_a_test_split_is_not_trained_on_in_silence(here: Path) -> None:
-    for k in range(3):
-        record(Path("lang/test"), f"{k}/r", "ae b iy")
-        record(Path("lang/train"), f"{k}/r", "ae b iy")
-    ipa_table(Path("words")).rename("words/my_test.tsv")
-    said = start(Path("lang/test")).to_text()
-    assert "warning: test is what recordings to score a model with are called" in said
-    assert f"start with others, such as {here / 'lang/train'}" in said
-    assert "warning: my_test is what recordings" in start(Path("words")).to_text()
-    for harmless in ("lang/train", "latest"):
-        Path("latest").mkdir(exist_ok=True)
-        record(Path(harmless), "9/r", "ae b iy")
-        record(Path(harmless), "8/r", "ae b iy")
-        assert "to score a model with" not in start(Path(harmless)).to_text()
-
-
-def test_the_next_commands_keep_what_was_given(here: Path) -> None:
-    record(Path("f g"), "x").with_suffix(".TextGrid").unlink()
-    given = ["corpus.language=Polish", "corpus.max_gap=2"]
-    made = start(Path("f g"), Path("my own.yaml"), given)
-    again = "speechctc start 'f g' corpus.language=Polish corpus.max_gap=2 --out 'my own.yaml'"
-    assert made.commands == ("speechctc decode 'f g' --model ipa --format textgrid --out 'f g'", again)
-    assert "write --model ipa" not in made.to_text() and "write --model ipa" in start(Path("f g")).to_text()
-    record(Path("f g"), "y", tier="phones")
-    assert start(Path("f g"), Path("my own.yaml"), given).commands[0] == again
-    words_table(Path("my"), POLISH)
-    asked = start(Path("my"), settings=["corpus.stress=strip"])
-    assert asked.commands == ("speechctc start my corpus.stress=strip corpus.language=CODE",)
-
-
-def test_one_recording_is_not_enough_to_train_on(here: Path) -> None:
-    record(Path("one"), "r")
-    said = start(Path("one")).to_text()
-    assert "label at least two recordings" in said and "speechctc train" not in said and not list(here.glob("*.yaml"))
-    assert "voices of dev" not in said and "1 recording, " in said
 
 
 def test_no_command_is_printed_that_fails_for_want_of_dev(here: Path) -> None:
@@ -409,22 +330,6 @@ def test_no_command_is_printed_that_fails_for_want_of_dev(here: Path) -> None:
         "speechctc evaluate --model ipa --split test corpus.kind=textgrid corpus.root=words",
     )
     assert made.config is None and not list(here.glob("*.yaml")) and "no label\nthat no other has" in made.to_text()
-
-
-@pytest.mark.parametrize("setting", [(), ("corpus.tier=phones",)])
-def test_drafts_that_nobody_corrected_are_said_and_not_written_again(here: Path, setting: tuple[str, ...]) -> None:
-    record(Path("mine"), "a").with_suffix(".TextGrid").unlink()
-    path = record(Path("mine"), "b").with_suffix(".TextGrid")
-    path.unlink()
-    tiers = {"phones": [Interval(0.0, 0.3, "x")], "confidence": [Interval(0.0, 0.3, "0.5")]}
-    written.write_text(path, textgrid_text(0.3, tiers))
-    if setting:
-        with pytest.raises(InputError, match="nobody has corrected it; .* corpus.uncorrected=true"):
-            start(Path("mine"), None, setting)
-        return
-    made = start(Path("mine"))
-    assert "b.TextGrid: as speechctc decode wrote it, nobody has corrected it" in made.description
-    assert "Correct the tier 'phones'" in made.to_text() and made.commands == ("speechctc start mine",)
 
 
 @pytest.mark.parametrize(
@@ -441,12 +346,6 @@ def test_a_table_that_cannot_be_read_is_to_be_mended(columns: str, says: str, he
     made = start(Path("mine"))
     assert says in made.description and made.commands == ("speechctc start mine",)
     assert "A table seems to have the labels" in made.to_text() and "decode" not in made.to_text()
-
-
-def test_a_table_of_something_else_does_not_hide_the_bundled_model(here: Path) -> None:
-    record(Path("f"), "x").with_suffix(".TextGrid").unlink()
-    Path("f/notes.csv").write_text("day,weather\n1,sun\n")
-    assert start(Path("f")).commands[0].startswith("speechctc decode f")
 
 
 def test_tables_and_copies_that_speechctc_made_are_not_read_in_place_of_the_labels(

@@ -8,13 +8,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import psutil
 import pytest
 import torch
 import yaml
@@ -28,7 +25,6 @@ from speechctc.stages.extract import extract
 from speechctc.stages.train import Stopped, train_net
 from speechctc.stages.train_runs import train
 from speechctc.training.batches import Batch
-from speechctc.training.epoch_plan import Progress
 from speechctc.training.train_step import TrainStep
 from tests.forked import Forked
 from tests.tones import write_config
@@ -125,53 +121,6 @@ def test_a_signal_saves_and_leaves_with_its_own_status(extracted: Path, here: Pa
     run_once(extracted, here / "r", f"train.epochs={epochs + 1}", resume=True)
 
 
-BESET = """
-import json, os, random, sys, time
-
-from speechctc.cli import app
-from speechctc.training.train_step import TrainStep
-
-hour, of_clock, step, signals = random.Random(1), time.time, TrainStep.step, json.loads(sys.argv.pop(1))
-time.time = lambda: of_clock() + 3600 * hour.randrange(-1000, 1000)
-
-
-def stepped(self, batch, phones, rate, number):
-    done = step(self, batch, phones, rate, number)
-    for each in signals.get(str(number + 1), ()):
-        os.kill(os.getpid(), each)
-    return done
-
-
-TrainStep.step = stepped
-app.main()
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_stopped_continued_interrupted_twice_and_killed_while_the_clock_jumps(extracted: Path, here: Path) -> None:
-    settings = ("train.epochs=3", "model.dropout=0.2", "train.save_minutes=0.0001")
-    whole = run_once(extracted, here / "whole", *settings)
-    (here / "beset.py").write_text(BESET)
-    plan: list[dict[int, list[int]]] = [
-        {3: [signal.SIGSTOP], 5: [signal.SIGINT, signal.SIGINT]},
-        {9: [signal.SIGSTOP], 11: [signal.SIGKILL]},
-        {},
-    ]
-    for signals, ends in zip(plan, (130, -signal.SIGKILL, 0), strict=True):
-        arguments = (json.dumps(signals), "train", "--config", extracted, "--run", "r", "--resume", *settings)
-        one, stopped = Forked("beset", *arguments, cwd=here, log=here / "said"), 0
-        while one.poll() is None:
-            with suppress(psutil.NoSuchProcess):  # it has just ended
-                if psutil.Process(one.pid).status() == psutil.STATUS_STOPPED:
-                    one.send_signal(signal.SIGCONT)
-                    stopped += 1
-            time.sleep(0.01)
-        assert one.returncode == ends and bool(stopped) == bool(signals)
-    assert "Traceback" not in (here / "said").read_text()
-    assert same(whole, load_file(here / "r" / "last" / "weights.safetensors"))
-    assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == 3
-
-
 def resumed(config: Path, run: Path, *settings: str) -> list[str]:
     recorder = Recorder()
     train_net(load_config(config, [f"run={run}", *settings]), True, recorder)
@@ -190,15 +139,6 @@ def test_a_resumed_run_tells_in_a_line_which_settings_it_does_not_go_on_with(ext
     (line,) = [line for line in said if "session before" in line]
     assert f"{told}train.minutes 0.0 -> 9.0, train.patience 8 -> 0, decode.beam 64 -> 3, " in line
     assert line.count(" -> ") == 5 and line.endswith(" and 1 more") and "-> None" not in line
-
-
-def test_two_processes_do_not_share_a_folder(extracted: Path, here: Path) -> None:
-    fcntl = pytest.importorskip("fcntl")
-    (here / "r").mkdir()
-    with open(here / "r" / "lock", "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="another process"):
-            run_once(extracted, here / "r", "train.epochs=1")
 
 
 def test_a_loss_that_is_no_number_stops_with_the_batch_named(
@@ -238,33 +178,6 @@ def test_the_second_stage_starts_from_the_best_weights(extracted: Path, here: Pa
     best, last = (load_file(here / "r" / name / "weights.safetensors") for name in ("best", "last"))
     for name in best:
         torch.testing.assert_close(best[name], last[name], rtol=1e-6, atol=1e-7)
-
-
-def test_utterances_too_short_at_a_larger_stride_are_left_out_and_said(extracted: Path, here: Path) -> None:
-    recorder = Recorder()
-    config = load_config(extracted, ["run=r", "model.time_stride=4", "train.epochs=1", "features.shift_ms=10"])
-    lines = []
-    folder = here / "features"
-    shutil.copytree(config.data.dir, folder)
-    from speechctc.features.shards import Extracted, read_shard, shard_path, write_shard
-
-    path = shard_path(folder / "train", 0, 1)
-    shard = read_shard(path)
-    short = Extracted("short", torch.randn(12, 21), (1, 2, 3, 1, 1), shard.moments, 0.12)
-    starts = np.cumsum(shard.frames.numpy()) - shard.frames.numpy()
-    first = Extracted(shard.ids[0], shard.static[: int(shard.frames[0])], (1, 2), shard.moments, 1.0)
-    assert starts[0] == 0
-    write_shard(path, [first, short], [], shard.recipe, torch.float16)
-    train_net(config.model_copy(update={"data": config.data.model_copy(update={"dir": folder})}), False, recorder)
-    lines = [line for line in recorder.said if "left out" in line]
-    assert lines and "short" in lines[0]
-
-
-def test_cuda_asked_for_where_there_is_none_is_said(extracted: Path, here: Path) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with pytest.raises(InputError, match=r"train\.device=cpu"):
-        run_once(extracted, here / "r", "train.device=cuda")
 
 
 def tick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,32 +302,6 @@ def test_stopped_while_scoring_it_scores_first_when_it_goes_on(
     assert [[json.loads(line)["lr"] for line in log] for log in logs][0] == [json.loads(line)["lr"] for line in logs[1]]
 
 
-def test_stopped_while_scoring_at_the_end_of_its_time_it_scores_when_it_goes_on(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = ("train.epochs=100000", "train.minutes=0.005")
-    ends, ask = [False], Progress.is_out_of_time
-
-    def asked(self: Progress, minutes: float) -> bool:
-        ends.append(ask(self, minutes))
-        return ends[-1]
-
-    tick(monkeypatch)
-    with monkeypatch.context() as patch:
-        patch.setattr(Progress, "is_out_of_time", asked)
-        stop_while_scoring(patch, lambda: ends[-1])
-        with pytest.raises(Stopped):
-            run_once(extracted, here / "r", *settings)
-    stopped, log = load_file(here / "r" / "last" / "weights.safetensors"), here / "r" / "metrics.jsonl"
-    lines = log.read_text().splitlines()
-    assert lines  # of the epochs before
-    assert same(stopped, run_once(extracted, here / "r", *settings, resume=True))
-    after = log.read_text().splitlines()
-    assert after[:-1] == lines
-    run_once(extracted, here / "r", *settings, resume=True)  # and only once
-    assert (here / "r" / "metrics.jsonl").read_text().splitlines() == after
-
-
 def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r")
     with torch.no_grad():
@@ -422,22 +309,6 @@ def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path
     with pytest.raises(InputError, match=r"no number by step 0.*train\.lr"):
         trainer._save_last()
     assert not (here / "r" / "last").exists()
-
-
-def test_it_learns_in_bfloat16_too(extracted: Path, here: Path) -> None:
-    assert score_once(extracted, here / "r", "train.precision=bfloat16").counts.per < 15
-
-
-@pytest.mark.parametrize("chosen", ["bfloat16", "float32"])
-def test_auto_trains_as_the_precision_it_stands_for(
-    extracted: Path, here: Path, chosen: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": chosen == "bfloat16"})
-    auto, named = (
-        score_once(extracted, here / precision, f"train.precision={precision}", "train.epochs=1")
-        for precision in ("auto", chosen)
-    )
-    assert auto == named
 
 
 def test_float16_scales_its_gradients_and_goes_on_with_the_scale(extracted: Path, here: Path) -> None:
@@ -448,3 +319,19 @@ def test_float16_scales_its_gradients_and_goes_on_with_the_scale(extracted: Path
     assert trainer_of(extracted, here / "parts", *settings).train_step.scaler.get_scale() == state["scaler.scale"] > 1
     losses = [json.loads(line)["loss"] for line in (here / "whole" / "metrics.jsonl").read_text().splitlines()]
     assert losses[1] < losses[0]
+
+
+def test_two_processes_do_not_share_a_folder(extracted: Path, here: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    (here / "r").mkdir()
+    with open(here / "r" / "lock", "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="another process"):
+            run_once(extracted, here / "r", "train.epochs=1")
+
+
+def test_cuda_asked_for_where_there_is_none_is_said(extracted: Path, here: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(InputError, match=r"train\.device=cpu"):
+        run_once(extracted, here / "r", "train.device=cuda")

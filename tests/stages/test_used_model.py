@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from speechctc.cli.options import Device, ModelChoice, load_recogniser
 from speechctc.stages.used_model import find_and_describe
 
 
@@ -27,8 +26,3 @@ def test_names_from_a_model_stay_on_the_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("facts", [{"dev_per": 10**400}, {"phones": {"name": "x" * 5000, "list": ["a"]}}])
 def test_what_no_model_has_does_not_end_the_command(tmp_path: Path, facts: dict[str, Any]) -> None:
     assert len(_line(tmp_path, **facts)) < 2000
-
-
-def test_a_page_names_the_folder_of_a_model_as_it_is(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tiny_model.parent)
-    assert load_recogniser(ModelChoice(Path("run"), Device.cpu)).about.startswith("run/best: ")
