@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decode:
-    """The options of ``decode``."""
+class Recordings:
+    """The options of all commands that write a result for each recording."""
 
     # fmt: off
     audio: Annotated[list[Path] | None, Argument(help=
-        "Sound files, folders of them, or patterns in quotes ('talks/*.wav'); - reads standard input.")] = None
+        "Sound files, folders of them, or patterns in quotes ('talks/*.wav').")] = None
+    # fmt: on
     model: opt.ModelOrBundled = None
     forms: opt.Forms = None
     symbols: opt.Symbols = "own"
@@ -43,6 +44,17 @@ class Decode:
     skip_changed: opt.SkipChanged = False
     channel: opt.Channel = None
     jobs: opt.Jobs = 0
+    cluster: opt.Cluster = None
+    device: opt.OnDevice = opt.Device.auto
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decode(Recordings):
+    """The options of ``decode``."""
+
+    # fmt: off
+    audio: Annotated[list[Path] | None, Argument(help=
+        "Sound files, folders of them, or patterns in quotes ('talks/*.wav'); - reads standard input.")] = None
     alternatives: Annotated[int, Option(metavar="N", min=0, help=
         "In JSON and TextGrid, also name the N next most probable phones.")] = 0
     raw: Annotated[int | None, Option(metavar="RATE", min=1000, help=
@@ -68,8 +80,6 @@ class Decode:
     min_modulation_db: Annotated[float | None, Option(metavar="DB", help=
         "Find no phones where no band's level changes by more than DB within 1.5 s: in pauses and steady noise. 0: "
         "find phones anywhere. Default: the model's own setting (decode.min_modulation_db).")] = None
-    cluster: opt.Cluster = None
-    device: opt.OnDevice = opt.Device.auto
     # fmt: on
 
 
@@ -137,7 +147,7 @@ def _decode(given: Decode, audio: list[Path]) -> int:
     return decode(recogniser, audio, options, new_reporter(), work, doubt, source)
 
 
-def _output(given: Decode | Transcribed, scored: bool = False) -> OutputOptions:
+def _output(given: Recordings, scored: bool = False) -> OutputOptions:
     """Return how results are written."""
     from speechctc.inference.output import OutputOptions, choose_output, parse_formats
 
@@ -147,12 +157,10 @@ def _output(given: Decode | Transcribed, scored: bool = False) -> OutputOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transcribed:
+class Transcribed(Recordings):
     """The options of ``align`` and ``score-phones``."""
 
     # fmt: off
-    audio: Annotated[list[Path] | None, Argument(help=
-        "Sound files, folders of them, or patterns in quotes ('talks/*.wav').")] = None
     phones: Annotated[str | None, Option(metavar="PHONES", help=
         'The phones of a single recording: "sh iy hh ae d".')] = None
     transcripts: Annotated[Path | None, Option(metavar="PLACE", help=
@@ -187,17 +195,6 @@ class Transcribed:
     intervals: Annotated[bool, Option("--intervals", help=
         "A TextGrid gets a tier of points: each boundary, and between which times it lies with a probability of 95 %. "
         "JSON always has them.")] = False
-    model: opt.ModelOrBundled = None
-    forms: opt.Forms = None
-    symbols: opt.Symbols = "own"
-    out: opt.Out = None
-    overwrite: opt.Overwrite = False
-    skip_existing: opt.SkipExisting = False
-    skip_changed: opt.SkipChanged = False
-    channel: opt.Channel = None
-    jobs: opt.Jobs = 0
-    cluster: opt.Cluster = None
-    device: opt.OnDevice = opt.Device.auto
     # fmt: on
 
 
@@ -369,20 +366,19 @@ def studio_command(
     serve(folder, at, model, port, browser, show, say, wanted)
 
 
+# fmt: off
+PluginFolder = Annotated[Path | None, Argument(metavar="[FOLDER]", help=
+    "The folder to write the plugins into, for you to copy.")]
+Install = Annotated[bool, Option("--install", help=
+    "Write them into the preferences folders of Praat (6 and 7) and the folder extensions of ELAN, where they are "
+    "found.")]
+PluginModel = Annotated[Path | None, Option("--model", metavar="DIR", help=
+    f"The model that they use; bundled are {NAMES}. Default: english.")]
+# fmt: on
+
+
 def plugins_command(
-    folder: Annotated[Path | None, Argument(help="The folder to write the plugins into, for you to copy.")] = None,
-    install: Annotated[
-        bool,
-        Option(
-            "--install",
-            help="Write them into the preferences folders of Praat (6 and 7) and the folder extensions of ELAN, where "
-            "they are found.",
-        ),
-    ] = False,
-    model: Annotated[
-        Path | None, Option(metavar="DIR", help=f"The model that they use; bundled are {NAMES}. Default: english.")
-    ] = None,
-    overwrite: opt.Overwrite = False,
+    folder: PluginFolder = None, install: Install = False, model: PluginModel = None, overwrite: opt.Overwrite = False
 ) -> None:
     """Write plugins for ELAN and Praat.
 
@@ -402,12 +398,10 @@ def plugins_command(
         raise InputError("no preferences folder of Praat and no ELAN found", "start Praat once, or name a folder")
     plugins.write(places, str(model.resolve()) if model is not None and own else str(model or "english"), overwrite)
     for place in places:
-        page = f"see docs/guide/{'elan' if place.name == plugins.ELAN else 'praat'}.md"
-        if folder is None:
-            show(f"{place}: written; start the program again; {page}")
-        elif place.name == plugins.ELAN:
-            show(f"{place}: copy it into the folder 'extensions' of ELAN; {page}")
-        else:
-            show(f"{place}: copy it into the preferences folder of Praat; {page}")
+        program, target = "praat", "the preferences folder of Praat"
+        if place.name == plugins.ELAN:
+            program, target = "elan", "the folder 'extensions' of ELAN"
+        todo = f"copy it into {target}" if folder else "written; start the program again"
+        show(f"{place}: {todo}; see docs/guide/{program}.md")
     if any(place.name == plugins.PRAAT for place in places):
         show("Praat 7 asks whether you trust the script: choose its last answer, which lasts until Praat ends")

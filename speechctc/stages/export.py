@@ -7,7 +7,6 @@ import gzip
 import json
 import os
 import shlex
-import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -103,30 +102,23 @@ def check_out(out: Path, overwrite: bool = False) -> None:
         raise InputError(f"{out}: exists already", "name another, or give --overwrite to replace an exported model")
     if out.suffix.lower() == ".onnx":
         return written.refuse_odd(out)
-    if out.is_symlink():
-        raise InputError(f"{out}: a link", "name the folder itself")
-    if not out.is_dir():
-        raise InputError(f"{out}: a file, not a folder", "name another place")
-    names = {path.name for path in out.iterdir()}
-    for name in sorted(names & set(WRITTEN)):
-        written.refuse_odd(out / name)
-    exported = _exported(out)
-    if other := sorted(names - (exported or set(WRITTEN))):
-        what = f"{out}: holds more than an exported model ({', '.join(other[:3])})"
+    if out.is_symlink() or not out.is_dir():
+        raise InputError(f"{out}: not a folder", "name the folder itself, or another place")
+    for path in out.iterdir():
+        written.refuse_odd(path)
+    if others := sorted({path.name for path in out.iterdir()} - _exported(out)):
+        what = f"{out}: not an exported model and nothing else ({', '.join(others[:3])})"
         raise InputError(what, "move it away, or name another folder")
-    if names and exported is None:
-        raise InputError(f"{out}: a checkpoint of a run, not an exported model", "name another folder")
 
 
-def _exported(folder: Path) -> set[str] | None:
-    """Return the files that an export wrote, or may have written; None if it is none: its config names a run."""
+def _exported(folder: Path) -> set[str]:
+    """Return the files that an export wrote; none if its config names a run."""
     try:
         about = files.read_json(folder / "checkpoint.json")
-        if about["config"]["run"] is not None:
-            return None
-        return {CARD, *(name for name in about.get(LISTED, WRITTEN) if name in WRITTEN)}
+        written_here = {name for name in about.get(LISTED, WRITTEN) if name in WRITTEN}
+        return {CARD, *written_here} if about["config"]["run"] is None else set()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+        return set()
 
 
 def export(
@@ -181,8 +173,7 @@ def export(
         checkpoint = _with_ngram(checkpoint, lm, tunings, reporter or Reporter(quiet=True))
     facts = {key: checkpoint.facts[key] for key in KEPT if key in checkpoint.facts}
     portable = replace(checkpoint, config=_portable(checkpoint.config), facts=facts, state={})
-
-    kept = _card(out)
+    kept = (out / CARD).read_bytes() if (out / CARD).exists() else None  # a plain file: see `check_out`
 
     def fill(draft: Path) -> None:
         fill_checkpoint(draft, portable, half=True)
@@ -190,7 +181,7 @@ def export(
             calibration.save(draft)
         if placer is not None:
             placer.save(draft / boundaries.FILE)
-        (draft / CARD).write_bytes(kept[0] if kept else model_card(portable, out.name, draft).encode())
+        (draft / CARD).write_bytes(model_card(portable, out.name, draft).encode() if kept is None else kept)
         for name, content in usual.items():
             (draft / name).write_bytes(content)
         own, rounded = (search.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
@@ -201,8 +192,6 @@ def export(
         files.write_json(draft / "checkpoint.json", about | {LISTED: sorted(path.name for path in draft.iterdir())})
 
     files.write_folder(out, fill)
-    if kept:
-        (out / CARD).chmod(kept[1])
     return sum(file.stat().st_size for file in out.iterdir())
 
 
@@ -211,14 +200,6 @@ def _judge(folder: Path, checkpoint: Checkpoint, beside: dict[str, bytes]) -> Ch
     if beside.pop(JUDGE_FILE, None) is None:
         raise InputError(f"{folder}: the model's own net scores its phones", "leave out --scores")
     return replace(load_judge(folder / JUDGE_FILE, checkpoint.inventory), facts={})
-
-
-def _card(out: Path) -> tuple[bytes, int] | None:
-    """Return the bytes and the mode of a model card that is there; no link is followed."""
-    if not os.path.lexists(out / CARD):
-        return None
-    with open(written.open_plain(out / CARD, os.O_RDONLY), "rb") as file:
-        return file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
 
 
 def _whole(

@@ -28,7 +28,7 @@ from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
 from speechctc.core.cluster import on_cluster, shared_recording, versions
-from speechctc.core.errors import InputError, counted, first_few, printable
+from speechctc.core.errors import InputError, counted, counted_alike, first_few, printable
 from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
@@ -53,7 +53,6 @@ from speechctc.phones.inventory import Inventory
 from speechctc.phones.pronouncer import word_key
 from speechctc.stages.doctor import check_counts, listed
 
-PROBE_SECONDS = 8  # of noise, by which the time of an encoder is measured
 LISTED = 40  # phones printed with their counts; all are in the file
 COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike
 UTTERANCES = "utterances.tsv"
@@ -156,8 +155,6 @@ def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tup
     todo = [plan for plan in plans if not _is_made(plan)]
     jobs = [job for plan in todo for job in plan.jobs]
     seconds = 0.0
-    if jobs and extractor(config.features).alone:
-        reporter.note(_forecast(sum(job.frames for job in jobs), config))
     with extracted(jobs, config) as results, reporter.progress("extracting", len(jobs)) as advance:
         for plan in todo:
             made: list[Extracted] = []
@@ -184,20 +181,6 @@ def _refuse_too_large(job: Job, static: NDArray[np.float32], config: Config) -> 
     if not (most := np.abs(static).max()) <= np.finfo(config.data.dtype).max:
         what = f"{job.utterance.id}: a feature of {most:.3g}, which data.dtype={config.data.dtype} cannot hold"
         raise InputError(what, "set data.dtype=float32, or give smaller values, as their logarithm")
-
-
-def _forecast(frames: int, config: Config) -> str:
-    """Return how long this machine takes for so many frames, measured on some noise, and their size on disk."""
-    kind, rate = extractor(config.features), config.features.sample_rate
-    noise = 0.01 * np.random.default_rng(0).standard_normal(PROBE_SECONDS * rate, np.float32)
-    kind.static(noise[:rate])  # loads the encoder
-    began = time.perf_counter()
-    minutes = frames / len(kind.static(noise)) * (time.perf_counter() - began) / 60
-    mib = frames * config.features.static_dims * getattr(torch, config.data.dtype).itemsize / 2**20
-    hours = frames * kind.shift / rate / 3600
-    return (
-        f"{hours:.2f} h of speech to extract: about {minutes:,.1f} minutes on this machine, and {mib:,.1f} MiB of disk"
-    )
 
 
 def _is_made(plan: ShardPlan) -> bool:
@@ -331,21 +314,14 @@ def _dictionary(counts: Counter[tuple[str, tuple[str, ...]]]) -> str:
 def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
     """Warn of recordings that are cut short, and of recordings with different channels that are averaged."""
     everything = corpus.utterances()
+    paths = sorted({utterance.audio for utterance in everything})
+    said = ((path, attempt(sound_file.cut_short, path)) for path in paths)  # extraction itself tells of errors
+    reporter.warn(*counted_alike([(path, damage) for path, damage in said if damage and isinstance(damage, str)], True))
     averaged = {utterance.audio for utterance in everything if utterance.channel is None}
-    found: dict[str, list[str]] = {"cut-short": [], "copied-as-text": []}
-    several: list[Path] = []
-    for path in sorted({utterance.audio for utterance in everything}):
-        try:
-            if damage := sound_file.cut_short(path):
-                as_text = sound_file.COPIED_AS_TEXT in damage
-                found["copied-as-text" if as_text else "cut-short"].append(path.name)
-            if path in averaged and sound_file.info(path).channels > 1:
-                several.append(path)
-        except InputError:
-            continue  # extraction skips it and gives the reason
-    found["channels-differ"] = [path.name for path in several[:COMPARED] if channels_differ(path)]
-    for kind, names in found.items():
-        reporter.warn(*(finding.to_line() for finding in listed(kind, names)))
+    infos = ((path, attempt(sound_file.info, path)) for path in paths if path in averaged)
+    several = [path for path, info in infos if not isinstance(info, InputError) and info.channels > 1][:COMPARED]
+    mixed = listed("channels-differ", [path.name for path in several if channels_differ(path)])
+    reporter.warn(*(finding.to_line() for finding in mixed))
 
 
 @dataclass(frozen=True)

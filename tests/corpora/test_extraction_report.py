@@ -90,6 +90,15 @@ def test_channels_that_differ_are_told_and_another_channel_is_extracted_anew(tmp
     assert any(line.startswith("4 utterances extracted, 0 there") for line in said)
 
 
+def test_recordings_that_are_cut_short_are_told(tmp_path: Path) -> None:
+    write_voices(tmp_path)
+    whole = (tmp_path / "right.wav").read_bytes()
+    (tmp_path / "right.wav").write_bytes(whole[: len(whole) // 2])
+    _, said = run(write_tables(tmp_path, "left.wav,low, right.wav,low,", "left.wav,low,"))
+    (warning,) = [line for line in said if "cut short" in line]
+    assert "right.wav: cut short: the header says" in warning
+
+
 def test_without_faults_there_is_no_warning(tmp_path: Path) -> None:
     _, said = run(write_config(tmp_path, train=8, held_out=2))
     assert not [line for line in said if line.startswith("warning")]

@@ -106,7 +106,6 @@ def test_a_model_on_an_encoder_is_extracted_trained_and_used(tmp_path: Path, mon
     ]
     recorder = Recorder()
     speechctc.extract(base, settings, recorder)
-    assert any("h of speech to extract: about" in text and "MiB of disk" in text for text in recorder.said)
     again = Recorder()
     speechctc.extract(base, settings, again)
     assert any(text.startswith("0 utterances extracted, 44 there already") for text in again.said)

@@ -91,7 +91,7 @@ def test_a_file_that_export_did_not_write_is_kept_though_a_model_may_have_one(ru
     mine = here / "given" / "calibration.json"
     assert not mine.exists()
     mine.write_text("mine")
-    with pytest.raises(InputError, match=r"holds more than an exported model \(calibration.json\)"):
+    with pytest.raises(InputError, match=r"not an exported model and nothing else \(calibration.json\)"):
         export(run, here / "given", overwrite=True)
     assert mine.read_text() == "mine"
 
