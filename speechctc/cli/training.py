@@ -332,10 +332,10 @@ def lm_tune_command(
     For a bundled model, which is not changed, that is a copy of it, such as english/, in the working directory.
     """
     from speechctc.inference.load import with_lms
+    from speechctc.inference.output import check_folder
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.lm.search import TUNED_FILE
-    from speechctc.stages.lm_tune import check_place, keep
-    from speechctc.stages.lm_tune import tune as tune_weights
+    from speechctc.lm.search import TUNED_FILE, check_untouched, identity, write_tuned
+    from speechctc.stages.lm_tune import tune
     from speechctc.stages.used_model import own_folder, write_learned
 
     reporter, folder = new_reporter(), find_model(model)
@@ -343,10 +343,12 @@ def lm_tune_command(
     recogniser = with_lms(Recogniser.read(folder), lm or (), reporter)
     beams = [] if beam is None else [f"decode.beam={beam}"]
     path = out or own / TUNED_FILE
-    check_place(path)
-    tuning = tune_weights(recogniser, split.value, [*(settings or ()), *beams], reporter)
+    check_folder(path.parent)
+    check_untouched(path)
+    tuning = tune(recogniser, split.value, [*(settings or ()), *beams], reporter)
     show(tuning.to_text())
-    facts = {"names": [str(each) for each in lm or ()], "split": split.value}
-    write_learned(folder, own, lambda place: keep(tuning, recogniser, out or place / TUNED_FILE, facts), reporter)
+    facts = {"lms": identity(recogniser.checkpoint.lm, recogniser.lstm), "names": [str(each) for each in lm or ()]}
+    facts |= {"split": split.value, **tuning.to_dict()}
+    write_learned(folder, own, lambda place: write_tuned(out or place / TUNED_FILE, facts), reporter)
     used = "decode, evaluate and calibrate use it" if out is None else "decode looks for tuned.json in a model's folder"
     show(f"written: {path}; {used}")

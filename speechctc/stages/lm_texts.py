@@ -16,7 +16,6 @@ import numpy as np
 from speechctc.config.schema import Config
 from speechctc.core.bundled import bundled_folder
 from speechctc.core.errors import InputError, columns, counted, first_few
-from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_unpacked
 from speechctc.corpora.registry import read_corpus
@@ -169,15 +168,14 @@ def _column(path: Path, name: Literal["phones", "words"]) -> list[Row] | None:
     Raises
     ------
     InputError
-        It is a table with labels, but without this column, or it cannot be read.
+        It is a table without this column, or it cannot be read.
     """
     if not is_table(path) or not path.exists():
         return None
-    table = attempt(lambda each: [*read_table(each, (name,)).rows], path)
-    if isinstance(table, InputError):
-        if not isinstance(attempt(lambda each: next(read_table(each).rows), path), Row):  # a text with such an ending
-            return None
-        raise InputError(table.what, "name --language to read words" if name == "phones" else table.fix)
+    try:
+        table = list(read_table(path, (name,)).rows)
+    except InputError as error:
+        raise InputError(error.what, f"give it a column {name}; words need --language or --dictionary") from None
     if bad := next((row for row in table if row.problem), None):
         raise InputError(f"{path}, line {bad.line}: {bad.problem}", "correct the line")
     if not any(getattr(row, name) for row in table):
@@ -226,13 +224,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def check_free(out: Path) -> None:
-    """Check that nothing would be overwritten.
-
-    Raises
-    ------
-    InputError
-        Something is at `out`.
-    """
+    """Raise an `InputError` if something is at `out`, which is not overwritten."""
     if os.path.lexists(out):
         raise InputError(f"{out}: exists already", "name another with --out")
 

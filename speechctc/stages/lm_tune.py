@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.inference.output import check_folder
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.model import LanguageModel, PhoneLM, Sequences
 from speechctc.lm.ngram import Reals
@@ -27,11 +25,8 @@ from speechctc.lm.search import (
     Ranker,
     Rows,
     best_labels,
-    check_untouched,
     choose_search,
     collapse,
-    identity,
-    write_tuned,
 )
 from speechctc.metrics.per import draw_rates, edit_counts, few_of, known_speakers
 from speechctc.phones.label_rules import Folding, choose_folding
@@ -163,30 +158,6 @@ def tune(recogniser: Recogniser, split: str, overrides: Sequence[str], reporter:
     errors |= tried(fine, "fine")
     speakers = known_speakers([each.speaker for each in speech])
     return Tuning(errors, without, config.decode.beam, phones, best_point(errors), speakers)
-
-
-def keep(tuning: Tuning, recogniser: Recogniser, path: Path, facts: dict[str, Any]) -> None:
-    """Write the result.
-
-    Raises
-    ------
-    InputError
-        The file was changed by hand.
-    """
-    lms = identity(recogniser.checkpoint.lm, recogniser.lstm)
-    write_tuned(path, {"lms": lms, **facts, **tuning.to_dict()})
-
-
-def check_place(path: Path) -> None:
-    """Check, before what takes long, that a file can be written, and that nothing a person made is overwritten.
-
-    Raises
-    ------
-    InputError
-        There is no permission, or the file of tuned weights was changed by hand.
-    """
-    check_folder(path.parent)
-    check_untouched(path)
 
 
 def split_speech(recogniser: Recogniser, config: Config, split: str, reporter: Reporter) -> tuple[list[Speech], Counts]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.core import files, written
-from speechctc.core.errors import InputError, first_few, with_extra
+from speechctc.core.errors import InputError, with_extra
 from speechctc.pages import figures
 from speechctc.pages.figures import draw_curves, image_format
 from speechctc.training.runs import Run
@@ -28,14 +28,10 @@ def plot(folders: Sequence[Path], out: Path, overwrite: bool = False) -> list[st
     """
     form = image_format(out)
     written.refuse_changed([out], overwrite)
-    # runs/sweep/* names the logs of a sweep, too
-    beside = [path for path in folders if path.is_file()] if any(path.is_dir() for path in folders) else []
-    runs = {str(folder): read_epochs(folder) for folder in dict.fromkeys(folders) if folder not in beside}
+    named = [path for path in folders if path.is_dir()] or folders  # runs/sweep/* names its sweep.json, too
+    runs = {str(folder): read_epochs(folder) for folder in dict.fromkeys(named)}
     written.write_bytes(out, draw_curves(runs, form), overwrite)
-    lines = [_line(name, epochs) for name, epochs in runs.items()]
-    return lines + (
-        [f"passed over, no folders of runs: {first_few([str(path) for path in beside], 3)}"] if beside else []
-    )
+    return [_line(name, epochs) for name, epochs in runs.items()]
 
 
 def read_epochs(folder: Path) -> list[dict[str, Any]]:

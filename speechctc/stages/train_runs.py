@@ -153,11 +153,12 @@ def sweep(config: str, settings: Sequence[str], folder: Path, reporter: Reporter
     for number, (trial, own) in enumerate(configs.items(), start=1):
         written.refuse_linked_folder(trial.run)
         reporter.note(f"trial {number} of {len(trials)}: {trial.name}")
-        problem = _train(own, reporter)
+        problem = attempt(lambda own: train(own, True, reporter), own)
         per, epoch = _best(trial.run / "best")
-        problem = problem or ("" if per is not None else "ended before an epoch was scored")
-        outcomes.append(Outcome(trial, per, epoch, problem or None))
-        reporter.note(f"{trial.name}: {problem or f'dev PER {per:.2f} %'}")
+        why = str(problem) if isinstance(problem, InputError) else None
+        why = why or (None if per is not None else "ended before an epoch was scored")
+        outcomes.append(Outcome(trial, per, epoch, why))
+        reporter.note(f"{trial.name}: {why or f'dev PER {per:.2f} %'}")
     outcomes.sort(key=lambda outcome: (outcome.per is None, outcome.per or 0.0))
     rows = [
         {"dev_per": per, "epoch": epoch, "settings": trial.settings, "run": str(trial.run), "problem": problem}
@@ -167,15 +168,6 @@ def sweep(config: str, settings: Sequence[str], folder: Path, reporter: Reporter
     if outcomes[0].per is not None:
         point_latest(outcomes[0].trial.run)
     return outcomes
-
-
-def _train(config: Config, reporter: Reporter) -> str:
-    """Train, or go on; return why that failed, or ``""``."""
-    try:
-        train(config, True, reporter)
-    except InputError as error:
-        return str(error)
-    return ""
 
 
 def plan_trials(settings: Sequence[str], folder: Path) -> tuple[list[str], list[Trial]]:
@@ -220,11 +212,9 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 def _folder_name(settings: Sequence[str]) -> str:
     """Name a folder after the settings, by the last part of their keys where that is enough."""
-    keys = [setting.partition("=")[0] for setting in settings]
-    short = [key.rpartition(".")[2] for key in keys]
-    names = short if len(set(short)) == len(short) else keys
-    parts = [f"{name}={setting.partition('=')[2]}" for name, setting in zip(names, settings, strict=True)]
-    return re.sub(r"[^\w.=,+-]+", "_", "_".join(parts)).strip("_")
+    short = [re.sub(r"^[^=]*\.", "", setting) for setting in settings]
+    keys = {each.partition("=")[0] for each in short}
+    return re.sub(r"[^\w.=,+-]+", "_", "_".join(short if len(keys) == len(short) else settings)).strip("_")
 
 
 def _best(folder: Path) -> tuple[float | None, int | None]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,10 +22,8 @@ from speechctc.stages.lm_tune import (
     Point,
     Tuning,
     best_point,
-    check_place,
     coarse_points,
     fine_points,
-    keep,
 )
 from tests.lm.test_rescore import lstm
 
@@ -73,7 +69,6 @@ def test_points_lie_around_the_best_and_ties_go_to_the_lowest() -> None:
 
 def test_a_tuning_cut_short_is_not_in_the_way_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the weights cannot be written, at first or later, the next tuning goes on."""
-    recogniser: Any = SimpleNamespace(checkpoint=SimpleNamespace(lm=ONE), lstm=None)
     point, path, write = Point(0.0, 0.0, 0.0), tmp_path / "t.json", files.write_bytes
     tuning = Tuning({point: np.array([3, 2])}, np.array([3, 3]), 2, np.array([9, 9]), point, 2)
 
@@ -83,6 +78,6 @@ def test_a_tuning_cut_short_is_not_in_the_way_of_the_next(tmp_path: Path, monkey
     for fails in (True, False, True, False, False):
         monkeypatch.setattr(files, "write_bytes", fail if fails else write)
         with suppress(OSError):
-            keep(tuning, recogniser, path, {})
-        check_place(path)
+            write_tuned(path, {"lms": identity(ONE, None), **tuning.to_dict()})
+        check_untouched(path)
     assert len(read_tuned(path)) == 1
