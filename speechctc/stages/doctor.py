@@ -309,7 +309,12 @@ OFFSET = 0.03  # of full scale
 TELEPHONE_DB = -70.0  # of the whole power, above 4.2 kHz: less has been filtered away
 MAX_SECONDS = 60.0  # s
 
-Sounds: TypeAlias = Mapping[Place, SoundAnalysis | InputError]
+
+class Sounds(NamedTuple):
+    """What was measured of the recordings of a corpus, and what is wrong with those that cannot be read."""
+
+    heard: Mapping[Place, SoundAnalysis]
+    errors: Sequence[str]
 
 
 def _is_clipped(sound: SoundAnalysis) -> bool:
@@ -331,31 +336,18 @@ CHECKS: Mapping[str, Callable[[SoundAnalysis], str]] = {
 
 def check_sounds(sounds: Sounds, rate: int) -> list[Finding]:
     """Check what was heard of each recording against the sample rate of the features, Hz."""
-    heard = {place: sound for place, sound in sounds.items() if isinstance(sound, SoundAnalysis)}
-    found = [*_unreadable(sounds), *_sample_rates(heard, rate), *_telephone(heard)]
+    heard, every = sounds.heard, len(sounds.heard) + len(sounds.errors)
+    found = listed("unreadable", sounds.errors, "warning" if heard else "stops", all=every)
+    low = {place: sound.rate for place, sound in heard.items() if sound.rate < rate}
+    where = (f"{place} ({own:,} Hz)" for place, own in low.items())
+    found += listed("low-rate", where, rate=rate, all=len(heard), highest=max(low.values(), default=0) / 2)
+    narrow = [place for place, sound in heard.items() if sound.high_db < TELEPHONE_DB and sound.level_db > SILENT_DB]
+    if len(narrow) <= len(heard) / 2:  # else it is a corpus of telephone speech
+        found += listed("telephone", narrow, all=len(heard))
     for kind, see in CHECKS.items():
         seen = (f"{place} ({said})" for place, sound in heard.items() if (said := see(sound)))
         found += listed(kind, seen, quiet=QUIET_DB, long=MAX_SECONDS)
     return found
-
-
-def _unreadable(sounds: Sounds) -> list[Finding]:
-    errors = [error.what for error in sounds.values() if isinstance(error, InputError)]
-    severity: Severity = "stops" if len(errors) == len(sounds) else "warning"
-    return listed("unreadable", errors, severity, all=len(sounds))
-
-
-def _sample_rates(heard: Mapping[Place, SoundAnalysis], rate: int) -> list[Finding]:
-    low = {place: sound for place, sound in heard.items() if sound.rate < rate}
-    highest = max((sound.rate for sound in low.values()), default=0)
-    where = (f"{place} ({sound.rate:,} Hz)" for place, sound in low.items())
-    return listed("low-rate", where, rate=rate, all=len(heard), highest=highest / 2)
-
-
-def _telephone(heard: Mapping[Place, SoundAnalysis]) -> list[Finding]:
-    found = [place for place, sound in heard.items() if sound.high_db < TELEPHONE_DB and sound.level_db > SILENT_DB]
-    is_usual = len(found) > len(heard) / 2  # a corpus of telephone speech
-    return [] if is_usual else listed("telephone", found, all=len(heard))
 
 
 def examine(config: Config | None, reporter: Reporter) -> Diagnosis:
@@ -417,20 +409,19 @@ def check_corpus(config: Config, corpus: Corpus, sounds: Sounds) -> list[Finding
 def analyse_sounds(corpus: Corpus, reporter: Reporter) -> Sounds:
     """Measure all recordings of a corpus."""
     places = list(dict.fromkeys(map(Place.of, corpus.utterances())))
-    heard = map_in_threads(lambda each: analyse_sound(*each), places, cores())
-    return dict(reporter.track("listening", zip(places, heard, strict=True), len(places)))
+    found = map_in_threads(lambda each: analyse_sound(*each), places, cores())
+    pairs = dict(reporter.track("listening", zip(places, found, strict=True), len(places)))
+    errors = [each.what for each in pairs.values() if isinstance(each, InputError)]
+    return Sounds({place: each for place, each in pairs.items() if not isinstance(each, InputError)}, errors)
 
 
 def _estimate(config: Config, corpus: Corpus, sounds: Sounds) -> tuple[list[Finding], dict[str, str]]:
     """Estimate the memory of training; return findings and facts."""
     from speechctc.stages.machine import estimate_memory  # late: it loads torch
 
-    frames = []
-    for each in corpus.splits["train"]:
-        sound = sounds[Place.of(each)]
-        if isinstance(sound, SoundAnalysis):
-            samples = round(sound.seconds * config.features.sample_rate)
-            frames.append(extractor(config.features).frames(samples))
+    kind, rate, heard = extractor(config.features), config.features.sample_rate, sounds.heard
+    there = [heard[place] for place in map(Place.of, corpus.splits["train"]) if place in heard]
+    frames = [kind.frames(round(sound.seconds * rate)) for sound in there]
     used = np.array([count for count in frames if count], dtype=np.int64)
     if not len(used):
         return [cannot_train(InputError("no training utterance has a frame", "add longer recordings"))], {}
@@ -438,9 +429,9 @@ def _estimate(config: Config, corpus: Corpus, sounds: Sounds) -> tuple[list[Find
         memory = estimate_memory(config, corpus.inventory(), used)
     except InputError as error:
         return [cannot_train(error)], {}
-    found, needed, there = [], memory.device / 2**20, memory.available / 2**20
-    if needed >= NEAR * there > 0:
-        found = [finding("memory", [f"the largest batch: {memory.largest}"], needed=needed, there=there)]
+    found, needed, free = [], memory.device / 2**20, memory.available / 2**20
+    if needed >= NEAR * free > 0:
+        found = [finding("memory", [f"the largest batch: {memory.largest}"], needed=needed, there=free)]
     return found, {"memory": memory.to_text().removeprefix("memory ")}
 
 
@@ -449,24 +440,18 @@ def corpus_facts(corpus: Corpus, sounds: Sounds) -> dict[str, str]:
     facts = {}
     for split, part in corpus.splits.items():
         if part:
-            heard = [sounds.get(Place.of(each)) for each in part]
-            seconds = sum(sound.seconds for sound in heard if isinstance(sound, SoundAnalysis))
+            seconds = sum(sounds.heard[each].seconds for each in map(Place.of, part) if each in sounds.heard)
             speakers = {each.speaker for each in part} - {""}
             who = f", {len(speakers)} speaker{'s' * (len(speakers) > 1)}" if speakers else ""
             labels = sum(len(each.phones) for each in part)
             facts[split] = f"{len(part):,} utterances, {seconds / 60:.1f} minutes{who}, {labels:,} phones"
-    read = [sound for sound in sounds.values() if isinstance(sound, SoundAnalysis)]
-    facts["formats"] = _formats(sounds, read)
+    endings = Counter(path.suffix.lower().removeprefix(".") for path in {place.path for place in sounds.heard})
+    rates = Counter(f"{sound.rate:,} Hz" for sound in sounds.heard.values())
+    channels = Counter(f"{sound.channels} channel{'s' * (sound.channels > 1)}" for sound in sounds.heard.values())
+    facts["formats"] = "; ".join(filter(None, map(counted, (endings, rates, channels))))
     phones = Counter(phone for each in corpus.splits["train"] for phone in each.phones)
     facts["phones"] = f"{len(phones)} in train: {counted(phones)}" if phones else "none"
     return facts
-
-
-def _formats(sounds: Sounds, read: Sequence[SoundAnalysis]) -> str:
-    endings = Counter(path.suffix.lower().removeprefix(".") for path in {place.path for place in sounds})
-    rates = Counter(f"{sound.rate:,} Hz" for sound in read)
-    channels = Counter(f"{sound.channels} channel{'s' if sound.channels > 1 else ''}" for sound in read)
-    return "; ".join(filter(None, (counted(endings), counted(rates), counted(channels))))
 
 
 SLOW, FAST = 0.2, 3.0  # of the corpus's median number of phones a second
@@ -511,7 +496,7 @@ def _duplicates(corpus: Corpus, sounds: Sounds) -> list[Finding]:
     groups: dict[str, list[Member]] = defaultdict(list)
     for split, part in corpus.splits.items():
         for utterance in part:
-            if isinstance(sound := sounds.get(Place.of(utterance)), SoundAnalysis):
+            if sound := sounds.heard.get(Place.of(utterance)):
                 groups[sound.digest].append((split, utterance))
     twice = [group for group in groups.values() if len(group) > 1]
     across = [group for group in twice if len({split for split, _ in group}) > 1]
@@ -535,29 +520,20 @@ def check_labels(corpus: Corpus, sounds: Sounds, config: Config) -> list[Finding
     found = check_counts(counts)
     if corpus.phone_set == FOUND:
         total = sum(counts.values(), Counter[str]())
-        found += [*listed("spellings", spellings(total)), *listed("notations", notation_pairs(total)), *_strings(total)]
+        found += [*listed("spellings", spellings(total)), *listed("notations", notation_pairs(total))]
+        labels = [label for label, _ in total.most_common()] if are_strings(total) else []
+        found += listed("strings", with_counts(labels, total), all=total.total())
         for name, there, names in not_phones(total):
             kind = "pauses" if name == "pauses" else "unclear"
             where = with_counts(sorted(there), total)
             found.append(finding(kind, where, "note", name=name, number=there.total(), names=names))
-    pairs = [
-        (utterance, sound)
-        for utterance in everything
-        if isinstance(sound := sounds.get(Place.of(utterance)), SoundAnalysis)
-    ]
+    pairs = [(each, sound) for each in everything if (sound := sounds.heard.get(Place.of(each)))]
     short = {utterance.id: place for utterance, sound in pairs if (place := _too_short(utterance, sound, config))}
     severity: Severity = "stops" if len(short) == len(pairs) else "warning"
     more = ", or lower model.time_stride" if config.model.time_stride > 1 else ""
     found += listed("too-short", short.values(), severity, more=more)
     found += listed("no-phones", (one.id for one, sound in pairs if not one.phones and sound.level_db > SILENT_DB + 20))
     return found + _speech_rates([pair for pair in pairs if pair[0].id not in short])
-
-
-def _strings(counts: Counter[str]) -> list[Finding]:
-    if not are_strings(counts):
-        return []
-    where = with_counts((label for label, _ in counts.most_common()), counts)
-    return [finding("strings", where, all=counts.total())]
 
 
 def _too_short(utterance: Utterance, sound: SoundAnalysis, config: Config) -> str:

@@ -199,20 +199,14 @@ def test_names_that_are_not_utf8_go_all_the_way(speechctc: Command, here: Path) 
         (here / "in" / name.replace("caf", "bad")).write_bytes(b"no sound")
     except OSError:
         pytest.skip("this file system has no such names")
-    for form in ("text", "tsv", "csv", "json", "ctm"):
+    for form in ("text", "json"):
         done = speechctc("decode", "in", "--format", form)
         assert done.status == 1 and "caf\ufffd" in done.out and "plain" in done.out
         assert "bad" in done.err and "text, not audio" in done.err and "Traceback" not in done.err
-        if form in ("text", "tsv"):
-            assert len(done.out.splitlines()) == {"text": 2, "tsv": 3}[form]
-    for form, ending in (("textgrid", ".TextGrid"), ("json", ".json"), ("ctm", ".ctm")):
-        done = speechctc("decode", "in", "--format", form, "--out", f"{form}/")
-        assert done.status == 1 and (here / form / f"plain{ending}").exists()
-        assert (here / form / name.replace(".wav", ending)).exists()
-        again = speechctc(
-            "decode", "in", "--format", form, "--out", f"{form}/"
-        )  # known as its own, by name and content
-        assert again.status == 1 and "by hand" not in again.err
+    for _ in range(2):  # the second time known as its own, by name and content
+        done = speechctc("decode", "in", "--format", "textgrid", "--out", "out/")
+        assert done.status == 1 and "by hand" not in done.err
+        assert {"plain.TextGrid", name.replace(".wav", ".TextGrid")} <= set(os.listdir("out"))
     done = speechctc("align", here / "in" / name, "--phones", "low")
     assert done.status == 0 and "caf\ufffd .wav: log probability" in done.out
 

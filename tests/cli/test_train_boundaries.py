@@ -5,18 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
 import pytest
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.core.errors import InputError
-from speechctc.inference.boundary_model import FILE, BoundaryModel
-from speechctc.inference.recogniser import Recogniser
-from speechctc.metrics.boundary_errors import summary
-from speechctc.stages import train_boundaries as stage
+from speechctc.inference.boundary_model import FILE
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
 from tests.tones import PHONES
@@ -77,18 +71,3 @@ def test_a_corpus_without_times_is_refused(speechctc: Command, here: Path, tiny_
     done = speechctc("train-boundaries", "--model", "model")
     assert "no utterance of the corpus's training split has the times of its phones" in one_line_error(done)
     assert not Path("model", FILE).exists()
-
-
-def test_the_best_of_old_and_new_boundaries_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    old, new = BoundaryModel({}, 16000), BoundaryModel({}, 16000)
-    milliseconds = {None: 20.0, old: 5.0, new: 8.0}
-    monkeypatch.setattr(stage, "measure", lambda _, __, way: summary(np.full(3, milliseconds[way] / 1000)))
-    has = cast(Recogniser, SimpleNamespace(boundaries=old))
-    with pytest.raises(
-        InputError, match=r"by the boundary model so far median error 5\.0 ms.* by the new one .*8\.0 ms"
-    ):
-        stage._compared(has, (), new)
-    milliseconds[new] = 4.0
-    text = stage._compared(has, (), new)
-    assert [line.split("median error ")[1].split()[0] for line in text.splitlines()[1:]] == ["20.0", "5.0", "4.0"]
-    assert "so far" not in stage._compared(cast(Recogniser, SimpleNamespace(boundaries=None)), (), new)

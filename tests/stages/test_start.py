@@ -59,13 +59,7 @@ def test_textgrids_become_a_config_that_extraction_reads(here: Path) -> None:
     made = start(folder)
     assert everything(folder) == before
     said = made.to_text()
-    for part in (
-        "9 recordings", "8,000 Hz (9)", "2 (one folder each): A, B", "4 different ones in 34 labels: a 17 g 8 ʃ 8 ɡ 1",
-        "hardly learned: ɡ", 
-        "warning: labels that may be one phone in several spellings",
-        "g = U+0067 (8) and ɡ = U+0261 (1)", "'seg' is taken for the phones", "cannot be used: 2",
-        "alone.wav: no TextGrid beside it",
-    ):  # fmt: skip
+    for part in ("9 recordings", "4 different ones in 34 labels", "hardly learned: ɡ", "cannot be used: 2"):
         assert part in said, (part, said)
     assert made.config == Path("Ñandú-und-Strauß.yaml") and made.config.is_file()
     config = load_config(made.config)
@@ -173,44 +167,31 @@ def test_advice_follows_the_amount_and_the_speakers() -> None:
     assert advise(5, 9).minutes < advise(30, 9).minutes < advise(200, 9).minutes
 
 
-def words_table(folder: Path, words: list[str], ending: str = ".tsv") -> Path:
+def words_table(folder: Path, words: list[str]) -> Path:
     """Write recordings, and a table with their words."""
     (folder / "audio").mkdir(parents=True, exist_ok=True)
     rows = [["id", "speaker", "audio", "words"]]
     for k, text in enumerate(words):
         soundfile.write(folder / "audio" / f"{k}.wav", np.zeros(RATE * 2, np.float32), RATE)
         rows.append([f"{folder.name}{k}", f"s{k}", f"audio/{k}.wav", text])
-    path = folder / f"utterances{ending}"
-    if ending == ".xlsx":
-        import openpyxl
-
-        book = openpyxl.Workbook()
-        for row in rows:
-            book.active.append(row)
-        book.save(path)
-    else:
-        path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    path = folder / "utterances.tsv"
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
 POLISH = ["To jest mój dom.", "Mam dwa koty i psa.", "Gdzie jest stacja?", "Gdzie jest mój dom?"]
 
 
-@pytest.mark.parametrize("name", ["84/84-1.ctm", "84/r0.lab", "all.stm"])
-def test_transcripts_that_are_not_read_are_named(here: Path, name: str) -> None:
+def test_transcripts_that_are_not_read_are_named(here: Path) -> None:
     record(Path("rec"), "84/r0").with_suffix(".TextGrid").unlink()
-    Path("rec", name).write_text("84-1-0000 TWO WORDS\n", encoding="utf-8")
-    Path("rec", "README.txt").write_text("read me", encoding="utf-8")
+    Path("rec/84/r0.lab").write_text("84-1-0000 TWO WORDS\n", encoding="utf-8")
     made = start(Path("rec"))
-    ending = name[name.index(".") :]
-    assert made.config is None and f"not used: 1 {ending} (rec/{name}): transcripts" in made.description
-    assert "no labels" not in made.to_text() and "README" not in made.to_text()
+    assert made.config is None and "not used: 1 .lab (rec/84/r0.lab): transcripts" in made.description
     assert made.commands == ("speechctc decode rec --model english --format textgrid --out rec", "speechctc start rec")
 
 
-@pytest.mark.parametrize("ending", [".tsv", ".xlsx"])
-def test_the_language_of_words_can_be_given(here: Path, ending: str) -> None:
-    words_table(Path("recordings"), POLISH, ending)
+def test_the_language_of_words_can_be_given(here: Path) -> None:
+    words_table(Path("recordings"), POLISH)
     assert start(Path("recordings")).config is None
     made = start(Path("recordings"), settings=["corpus.language=Polish"])
     assert made.config is not None
@@ -274,12 +255,6 @@ def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:
     assert {"corrected", "aligned"} <= used and "as-it-was" not in used
     everything = read_corpus(config.model_copy(update={"uncorrected": True}))
     assert sum(map(len, everything.splits.values())) == 7
-    with pytest.raises(InputError, match="mine: no recording can be used; .* no tier 'phonse', only "):
-        read_corpus(config.model_copy(update={"tier": "phonse"}))
-    assert [warning for warning in everything.warnings if warning.startswith("taken as correct, though they are")]
-    Path("mine/B", written.RECORD).unlink()
-    (warning,) = [each for each in read_corpus(config).warnings if "nothing tells whether" in each]
-    assert warning.endswith("(2): as-it-was.TextGrid, corrected.TextGrid")
 
 
 IPA_WORDS = ["səkvɯ", "ʔut͡ɕʰiboɹa", "kəzɯ", "moɕi", "ʔita", "kəɕi"]

@@ -134,11 +134,6 @@ def test_a_resumed_run_tells_in_a_line_which_settings_it_does_not_go_on_with(ext
     assert f"{told}train.epochs 1 -> 2, train.patience 7 -> 8" in said
     said = resumed(extracted, here / "r", "train.epochs=2", "train.patience=8")
     assert not any("session before" in line for line in said)
-    decode = ("decode.beam=3", "decode.lm_weight=0.1", "decode.min_modulation_db=1", "score.fold={low: mid}")
-    said = resumed(extracted, here / "r", "train.epochs=2", *decode, "train.minutes=9")
-    (line,) = [line for line in said if "session before" in line]
-    assert f"{told}train.minutes 0.0 -> 9.0, train.patience 8 -> 0, decode.beam 64 -> 3, " in line
-    assert line.count(" -> ") == 5 and line.endswith(" and 1 more") and "-> None" not in line
 
 
 def test_a_loss_that_is_no_number_stops_with_the_batch_named(
@@ -160,10 +155,6 @@ def test_a_loss_that_is_no_number_stops_with_the_batch_named(
         run_once(extracted, here / "r", "train.epochs=4", resume=True)
     assert same(good, load_file(here / "r" / "last" / "weights.safetensors"))
     monkeypatch.setattr(TrainStep, "forward_varied", forward)
-    with pytest.raises(
-        InputError, match=r"train\.lr=.*--run DIR; train\.init_from=\S*r/last begins with these weights"
-    ):
-        run_once(extracted, here / "r", "train.lr=1e-9", resume=True)
     advised = [f"train.init_from={here / 'r' / 'last'}", "train.lr=1e-9", "train.epochs=1"]
     again = run_once(extracted, here / "again", *advised)
     for name, value in good.items():
@@ -197,11 +188,7 @@ def test_the_time_given_ends_a_run_in_the_middle_of_an_epoch(
     lines = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
     assert 1.8 <= 60 * lines[-1]["minutes"] < 1.85
     assert lines[-1]["lr"] < 0.2 * max(line["lr"] for line in lines)  # the schedule ends with the time
-    again = Recorder()
-    assert train_net(load_config(extracted, ["run=r", *settings]), True, again) is None
-    assert recorder.said[-1].endswith(again.said[-1])  # said when it ends, not only when it is to go on
-    assert f"train.minutes=0.03 ended it after {lines[-1]['epoch'] - 1} whole epochs of 100000; " in again.said[-1]
-    assert "--resume with more, as train.minutes=0.06, or 0 for no limit" in again.said[-1]
+    assert f"train.minutes=0.03 ended it after {lines[-1]['epoch'] - 1} whole epochs" in recorder.said[-1]
     score_once(extracted, here / "r", "train.epochs=100000", "train.minutes=0.04")
     after = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
     assert after[-1]["step"] > lines[-1]["step"]
