@@ -12,6 +12,7 @@ from speechctc.core import files
 from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import (
     TUNED_FILE,
+    check_untouched,
     find_tuned,
     identity,
     read_tuned,
