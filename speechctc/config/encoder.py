@@ -17,8 +17,7 @@ from speechctc.core.errors import InputError, first_few
 FAMILIES = {"wav2vec2": "Wav2Vec2Model", "hubert": "HubertModel", "wavlm": "WavLMModel"}
 """By ``model_type``, the class of transformers; XLS-R and MMS are of the type of wav2vec 2.0."""
 ELSEWHERE = "SPEECHCTC_ENCODERS"
-"""Environment variable: folders of encoders, or those above, separated as in PATH, that are looked into where one has
-moved."""
+"""Environment variable: the folder of an encoder that has moved."""
 DEPTH = 2 / 3
 """The default's layer, as a share of the depth: phones are best told from layers above the middle, not from the last
 (A. Pasad et al., "Layer-wise analysis of a self-supervised speech representation model", ASRU 2021)."""
@@ -182,31 +181,22 @@ def _values(path: Path) -> dict[str, Any]:
 
 
 def find_encoder(config: EncoderConfig) -> tuple[Path, EncoderFacts]:
-    """Return the folder that has the content which a config names: its own, or one that `ELSEWHERE` names or one in it.
+    """Return the folder that has the content which a config names: its own, or that which `ELSEWHERE` names.
 
     Raises
     ------
     InputError
         It has moved or changed.
     """
-    own = [] if config.folder is None else [config.folder]
-    others = [Path(text) for text in os.environ.get(ELSEWHERE, "").split(os.pathsep) if text]
-    inner = sorted(path.parent for place in others for path in place.glob("*/config.json"))
-    inner.sort(key=lambda folder: folder.name not in [each.name for each in own])  # all weights of a folder are read
-    seen: list[tuple[Path, EncoderFacts]] = []
-    for folder in own + others + inner:
-        try:
-            seen.append((folder, read_facts(folder)))
-        except InputError:
-            if folder in own and folder.is_dir():
-                raise
-            continue  # it may not be there, and others name folders of many things
-        if seen[-1][1].sha256 == config.sha256:
-            return seen[-1]
-    fix = f"name its folder, or that above it: {ELSEWHERE}=FOLDER in the environment; or train again with another"
-    nor = f", nor in {first_few([str(folder) for folder in others])} or a folder there" if others else ""
-    if not seen:
-        gone = f"{own[0] if own else 'encoder'}: the encoder of these features is not there any more"
-        raise InputError(gone + nor, fix)
-    contents = f"its content is {seen[0][1].sha256[:12]}, not {config.sha256[:12]}"
-    raise InputError(f"{seen[0][0]}: not the encoder of these features: {contents}{nor}", fix)
+    places = [Path(each) for each in (config.folder, os.environ.get(ELSEWHERE)) if each]
+    found = [(folder, read_facts(folder)) for folder in places if folder.is_dir()]
+    for folder, facts in found:
+        if facts.sha256 == config.sha256:
+            return folder, facts
+    fix = f"name its folder: {ELSEWHERE}=FOLDER in the environment; or train again with another"
+    if not found:
+        gone = f"{first_few([str(folder) for folder in places]) or 'encoder'}: the encoder of these features"
+        raise InputError(f"{gone} is not there any more", fix)
+    folder, facts = found[-1]
+    contents = f"its content is {facts.sha256[:12]}, not {config.sha256[:12]}"
+    raise InputError(f"{folder}: not the encoder of these features: {contents}", fix)

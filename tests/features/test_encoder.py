@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -136,13 +135,11 @@ def test_a_model_on_an_encoder_is_extracted_trained_and_used(tmp_path: Path, mon
     encoders._loaded.clear()
     with pytest.raises(InputError, match=f"the encoder of these features is not there any more; name .*{ELSEWHERE}="):
         speechctc.load(trained.run, "cpu")
-    (tmp_path / "others").mkdir()
-    monkeypatch.setenv(ELSEWHERE, os.pathsep.join((str(tmp_path / "others"), str(tmp_path / "none"))))
-    with pytest.raises(InputError, match=f"any more, nor in {tmp_path / 'others'}, {tmp_path / 'none'} or a folder "):
+    monkeypatch.setenv(ELSEWHERE, str(tmp_path / "none"))
+    with pytest.raises(InputError, match=f"{tmp_path / 'encoder'}, {tmp_path / 'none'}: the encoder of these features"):
         speechctc.load(trained.run, "cpu")
-    for place in (tmp_path, tmp_path / "moved"):  # a folder above it, or its own
-        monkeypatch.setenv(ELSEWHERE, os.pathsep.join((str(tmp_path / "others"), str(place))))
-        gone = speechctc.load(trained.run, "cpu")
+    monkeypatch.setenv(ELSEWHERE, str(tmp_path / "moved"))
+    gone = speechctc.load(trained.run, "cpu")
     assert gone.decode(files[0]).phones == model.decode(files[0]).phones
     settings[1] = f"features.encoder.folder={tmp_path / 'moved'}"
     speechctc.train(base, [*settings, "train.epochs=11"], resume=True, reporter=Recorder())
