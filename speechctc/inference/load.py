@@ -8,20 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from safetensors import SafetensorError
-
-from speechctc.core import files
 from speechctc.core.bundled import bundled_folder
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
-from speechctc.core.tensor_file import load_arrays
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.streaming import NetMaker
 from speechctc.lm.arpa import read_arpa
 from speechctc.lm.model import LanguageModel, NgramModel, PhoneLM, find_lstm
 from speechctc.lm.search import lm_settings
-from speechctc.model.checkpoint import FREQUENCIES, Checkpoint
+from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, load_checkpoint
 from speechctc.model.numpy_net import NumpyNet
 from speechctc.phones.inventory import Inventory
 
@@ -110,17 +106,11 @@ def check_lm_phones(where: Path, phones: Inventory, inventory: Inventory | None)
 
 
 def _own_ngram(folder: Path, inventory: Inventory | None) -> NgramModel:
-    try:
-        phones = files.read_json(folder / "checkpoint.json")["phones"]
-        own = Inventory(phones["name"], tuple(phones["list"]))
-        tensors = load_arrays(folder / "lm.safetensors")
-        tensors.pop("ngram.less", None)  # that is for the model's own search
-        lm = PhoneLM.from_tensors(tensors, len(own.phones) + 1)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
-    check_lm_phones(folder, own, inventory)
-    return NgramModel(lm, own, "the model's n-gram")
+    found = load_checkpoint(folder)
+    check_lm_phones(folder, found.inventory, inventory)
+    assert found.lm is not None and found.lm.ngram is not None
+    ngram = replace(found.lm.ngram, less=None)  # that is for the model's own search
+    return NgramModel(PhoneLM.of(ngram), found.inventory, "the model's n-gram")
 
 
 def with_language_models(

@@ -7,7 +7,7 @@ Consistency regularisation for CTC: two masked views of an utterance should give
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
@@ -347,7 +347,7 @@ class GradientNorms:
 
 
 EAGERLY = 2  # times that a part runs kernel by kernel on inputs of a shape: a rare shape is not worth its capture
-MAX_GRAPHS = 64  # graphs; each takes some memory beside what all share
+MAX_GRAPHS = 64  # each takes some memory beside what all share; further shapes run kernel by kernel
 
 Part = Callable[..., Tensor | None]
 
@@ -375,12 +375,10 @@ class StepGraphs:
         A GPU.
     reporter : Reporter
         Told when graphs cannot be used.
-    most : int
-        Graphs to keep; the one that was not used for longest goes.
     """
 
-    def __init__(self, device: torch.device, reporter: Reporter, most: int = MAX_GRAPHS) -> None:
-        self._device, self._reporter, self._most = device, reporter, most
+    def __init__(self, device: torch.device, reporter: Reporter) -> None:
+        self._device, self._reporter = device, reporter
         self._stream = torch.cuda.Stream(device)  # libraries have a workspace for each stream, not of the pool
         self._seen: Counter[Hashable] = Counter()
         self._works = True
@@ -397,9 +395,8 @@ class StepGraphs:
         self._seen[key] += 1
         if self._seen[key] <= EAGERLY:
             return part(*given)
-        if key not in self._kept and not self._capture(key, part, given):
+        if key not in self._kept and (len(self._kept) == MAX_GRAPHS or not self._capture(key, part, given)):
             return part(*given)
-        self._kept.move_to_end(key)
         graph, inputs, output = self._kept[key]
         for into, tensor in zip(inputs, given, strict=True):
             into.copy_(tensor)
@@ -420,7 +417,7 @@ class StepGraphs:
         self._reporter.warn(f"no CUDA graphs from here on ({reason}): training goes on, to the same result but slower")
 
     def _forget(self) -> None:
-        self._kept: OrderedDict[Hashable, _Captured] = OrderedDict()
+        self._kept: dict[Hashable, _Captured] = {}
         self._rooms: dict[tuple[str, int], Tensor] = {}
         self._pool = torch.cuda.graph_pool_handle()
 
@@ -448,8 +445,6 @@ class StepGraphs:
             reason = " ".join(str(error.__context__ or error).split())[:200]
         else:
             self._kept[key] = _Captured(graph, inputs, output)
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
             return True
         self._end_failed_capture()  # outside `except`: the traceback would keep tensors alive
         self._end(reason)

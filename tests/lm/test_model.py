@@ -113,24 +113,6 @@ def test_a_row_is_the_same_whichever_is_asked_for_first(name: str) -> None:
     np.testing.assert_array_equal(lm.log_probs, whole.log_probs)
 
 
-def test_a_state_is_a_context_that_was_seen() -> None:
-    lm = PhoneLM.learn([[1, 2, 3], [2, 3, 3]], 5, 3)
-    contexts = [(START,), (1,), (2,), (3,), (START, 1), (START, 2), (1, 2), (2, 3), (3, 3), ()]
-    assert len(lm.log_probs) == len(contexts)
-
-    def after(*labels: int) -> int:
-        state = 0
-        for label in labels:
-            state = int(lm.next_state[state, label])
-        return state
-
-    assert after(1, 2) == after(4, 1, 2) != after(2)  # the context (1, 2)
-    assert after(1, 2, 3) == after(2, 3) == after(4, 2, 3)
-    assert after(3, 1) == after(4, 1) != after(1)  # (1,), which is not (START, 1)
-    assert after(4) == after(1, 4) == len(contexts) - 1  # never seen: back to the empty one
-    assert PhoneLM.learn([[1, 2, 3]], 5, 1).log_probs.shape == (1, 5)
-
-
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("name", CASES)
 def test_it_survives_as_tensors(name: str, order: int) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from speechctc.lm.ngram import FLOOR, ROOT, Ngram, estimate
-from tests.lm.test_model import CASES
 
 CLASSES, END = 7, 7
 String = tuple[int, ...]
@@ -132,16 +131,3 @@ def test_rare_strings_can_be_left_out() -> None:
     assert ngram.log_prob[node(ngram, A, B)] == pytest.approx(np.log((2 - 1 / 3) / 3 + 4 / 9 * 0.2))
     assert ngram.backoff[node(ngram, A)] == pytest.approx(np.log(4 / 9))
     assert ngram.find(np.array([node(ngram, A)]), np.array([C]))[0] < 0 and len(ngram.nodes(2)) == 3
-
-
-@pytest.mark.parametrize("cutoff", [1, 2, 99])
-@pytest.mark.parametrize("order", [1, 2, 4])
-@pytest.mark.parametrize("name", CASES)
-def test_without_pruning_too(name: str, order: int, cutoff: int) -> None:
-    utterances, classes = CASES[name]
-    ngram = estimate(utterances, classes, order, cutoff)
-    probs, weights = tables(ngram)
-    for context in strings(ngram):
-        if len(context) < order and classes not in context:
-            total = sum(after(probs, weights, context, token) for token in range(1, classes + 1))
-            assert total == pytest.approx(1, abs=1e-9)

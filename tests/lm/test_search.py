@@ -115,29 +115,6 @@ def test_paths_of_one_sequence_count_together() -> None:
     assert collapse(path.tolist()) == [1] and collapse(log_probs.argmax(axis=1).tolist()) == []
 
 
-@pytest.mark.parametrize(("order", "frames"), [(1, 60), (2, 80), (3, 60)])
-def test_no_sequence_nearby_is_better(order: int, frames: int) -> None:
-    lm, log_probs = learned(5, order), posteriors(frames, 5, 3, 6.0)
-    _, path = searched(LmSearch(lm, 0.8, 1.0, 4000, np.inf, limit=1000), log_probs)
-    phones = collapse(path.tolist())
-    found = score(phones, log_probs, lm, 0.8, 1.0)
-    for k in range(len(phones) + 1):
-        others = [[*phones[:k], *phones[k + 1 :]]] if k < len(phones) else []
-        for label in range(1, 5):
-            others += [[*phones[:k], label, *phones[k:]], [*phones[:k], label, *phones[k + 1 :]]]
-        assert all(score(other, log_probs, lm, 0.8, 1.0) <= found + 1e-4 for other in others)
-    assert phones != collapse(log_probs.argmax(axis=1).tolist())
-
-
-@pytest.mark.parametrize("beam", [1, 3, 64])
-def test_where_the_net_is_sure_it_is_followed(beam: int) -> None:
-    log_probs = posteriors(900, 7, 2, 60.0)
-    _, path = searched(LmSearch(learned(7, 3), 0.3, 0.0, beam, limit=20), log_probs)
-    sure = np.partition(log_probs, -2)[:, -2] < -10
-    assert sure.sum() > 600
-    np.testing.assert_array_equal(path[sure], log_probs.argmax(axis=1)[sure])
-
-
 @pytest.mark.parametrize(("beam", "limit"), [(1, 1), (5, 3), (16, 40), (200, 10), (30, 500)])
 def test_the_search_goes_the_same_way_however_frames_are_cut(beam: int, limit: int) -> None:
     lm, log_probs = learned(6, 3), posteriors(701, 6, 5, 1.0)

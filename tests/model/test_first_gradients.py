@@ -83,22 +83,3 @@ def test_digital_silence_does_not_make_gradients_grow(cmn_window_ms: tuple[int, 
         features = net_input(static[None], torch.tensor([len(static)]), mean, std, config)
         norms.append(float(gradient(net, features, [len(static)]).norm()))
     assert norms[1] < 5 * norms[0]
-
-
-def test_frames_beyond_an_utterances_end_have_no_gradient() -> None:
-    net, features, frames = first_net().double(), noise().double(), [FRAMES, 200]
-    features[1, :, :, 200:] = 0.0
-    apart = [gradient(net, features[k : k + 1, :, :, :n], [n]) for k, n in enumerate(frames)]
-    padded = torch.nn.functional.pad(features, (0, 150))
-    torch.testing.assert_close(gradient(net, padded, frames), (apart[0] + apart[1]) / 2, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_gradients_in_sixteen_bits_are_as_exact_where_frames_are_masked(dtype: torch.dtype) -> None:
-    net, features = first_net(), noise()
-    errors = []
-    for masked in (0, 120):
-        features[:, :, :, 100 : 100 + masked] = 0.0
-        exact, rounded = (gradient(net, features, [FRAMES] * 2, each) for each in (None, dtype))
-        errors.append(float((exact - rounded).norm() / exact.norm()))
-    assert errors[1] < 3 * errors[0]

@@ -322,22 +322,3 @@ def test_a_microphone_that_is_refused_is_said_in_one_line(page: Path) -> None:
         (line,) = problems(driver)
         assert line.startswith("The browser does not allow the microphone; change that") and "\n" not in line
         assert driver.find_element("id", "record").text == "Record" and driver.find_element("id", "record").is_enabled()
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("model", ["english", "ipa"])
-def test_real_speech_has_the_phones_of_python(shared_data: Path, tmp_path: Path, model: str) -> None:
-    from speechctc.core.bundled import MODELS
-
-    export_web(MODELS[model].folder, tmp_path / "page", reporter=Reporter(quiet=True))
-    assert (tmp_path / "page" / "index.html").stat().st_size < 25e6
-    files = sorted((shared_data / "speechocean-adults" / "dev").rglob("*.flac"))[:120:40]
-    expected = [list(speechctc.load(model, "cpu").decode(file).phones) for file in files]
-    with opened(tmp_path / "page" / "index.html") as driver:
-        give(driver, *files)
-        wait_until(driver, DONE, len(files))
-        for file, phones in zip(files, expected, strict=True):
-            driver.execute_script(f"{SECTION}.scrollIntoView()", file.name)
-            wait_until(driver, f"{SECTION}.querySelector('.cell')", file.name)
-            script = f"return [...{SECTION}.querySelectorAll('.cell span')].map((cell) => cell.textContent)"
-            assert driver.execute_script(script, file.name) == phones

@@ -162,18 +162,6 @@ def test_words_that_cannot_be_read_are_told(text: str, said: str, tmp_path: Path
     assert run_node(tmp_path, {"transcript": "Dictionary, parsed"}, body, text) == said
 
 
-def test_too_many_phones_are_told(tmp_path: Path) -> None:
-    recogniser = random_model(tmp_path / "model")
-    (tmp_path / "model/samples").write_bytes(babble(np.random.default_rng(1), 1600).tobytes())
-    body = """
-    const sound = blocks(read("samples", Float32Array), 800), words = parsed("a ".repeat(20), model.phones);
-    try { return [...model.placed(sound, () => 0.1, words)]; } catch (error) { return error.message; }
-    """
-    given = {"about": about_model(recogniser), "lm": False}
-    said = run_node(tmp_path / "model", MODULES, LOADED + body, given)
-    assert said == "the recording is too short for 20 phones."
-
-
 @pytest.mark.shared
 @pytest.mark.slow
 def test_english_is_scored_by_the_net_that_heard_natives_only(shared_data: Path, tmp_path: Path) -> None:

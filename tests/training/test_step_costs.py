@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch.profiler import ProfilerActivity
 from torch.profiler import profile as torch_profile
 
 from speechctc.config.load import load_config
-from speechctc.core.devices import held_by_others
 from speechctc.training import trainer as training
 from speechctc.training.step_costs import PARTS, estimate, profile
 from tests.train_helpers import Recorder, trainer_of
@@ -58,16 +55,6 @@ def test_the_parts_are_said_in_one_line(extracted: Path, here: Path) -> None:
     assert said.device == 6 * weights + said.activations + said.heap + 2**20
 
 
-def test_the_pieces_of_maxout_are_counted(extracted: Path, here: Path) -> None:
-    """Autograd saves one value and a byte for all pieces of a unit; the gradient of a layer's output has each piece."""
-    two, six = (
-        estimate(trainer_of(extracted, here / "r", f"model.pieces={n}").train_step, (8, 400), 0) for n in (2, 6)
-    )
-    net, dims = load_config(extracted).model, load_config(extracted).features.static_dims
-    more = 4 * (net.convs[0] * dims + net.dense[0]) / net.time_stride  # values; of the dense layer the norm keeps all
-    assert six.activations - two.activations == 8 * 400 * 4 * more
-
-
 def test_autograd_keeps_nothing_of_the_estimate(extracted: Path, here: Path) -> None:
     """Neither memory nor the stream on which gradients are added, which would be that of the estimate ever after."""
     train_step = trainer_of(extracted, here / "r").train_step
@@ -92,18 +79,6 @@ def test_holes_of_the_heap_are_given_back_where_more_is_held_than_was_said(
     monkeypatch.setattr(training, "give_back_memory", lambda: given.append(trainer.progress.batch))
     trainer.train()
     assert given == [1]
-
-
-def test_what_a_gpu_holds_beside_tensors_counts(extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA's context and other programs: what is not free, and not of torch's allocator."""
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (60 * 2**20, 100 * 2**20))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 30 * 2**20)
-    assert held_by_others(torch.device("cuda", 0)) == 10 * 2**20
-    assert held_by_others(torch.device("cpu")) == 0
-    said = estimate(trainer_of(extracted, here / "r").train_step, (8, 100), 2**20)
-    assert said.cuda == 0 and "cuda" not in said.to_text()
-    more = replace(said, cuda=10 * 2**20)
-    assert more.device == said.device + 10 * 2**20 and "cuda 10.0" in more.to_text()
 
 
 def test_a_profile_says_where_the_time_goes_and_leaves_a_trace(extracted: Path, here: Path) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from speechctc.config.load import load_config
 from speechctc.core.devices import allow_tf32
-from speechctc.stages.train import Stopped, train_net
+from speechctc.training import train_step as steps
 from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.runs import Run
@@ -21,7 +20,7 @@ from speechctc.training.train_step import StepGraphs, TrainStep
 from speechctc.training.trainer import Trainer
 from tests.command import script
 from tests.stand_in import GPU, Graph, gpu
-from tests.train_helpers import Recorder, same, stopping
+from tests.train_helpers import Recorder
 
 NET = ("features.mels=20", "model.convs=[6]", "model.kernel=[3,5]", "model.dense=[16,16]", "model.dropout=0.2")
 TRAINING = ("train.device=cuda", "train.lr=0.01", "train.batch_size=8", "train.curves=false")
@@ -118,23 +117,6 @@ def test_graphs_take_the_same_steps(
     assert not one.train_step.reporter.said  # type: ignore[attr-defined]
 
 
-def test_a_killed_run_goes_on_to_the_same_bits(
-    features: Path, here: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It begins again kernel by kernel where the whole one replays."""
-    how = ("train.precision=bfloat16", "train.epochs=4", "train.ema=0.9", *MASKS)
-
-    def run(name: str, resume: bool = False) -> Any:
-        train_net(load_config("demo", settings_of(features, here / name, *how)), resume, Recorder())
-        return load_file(here / name / "last" / "weights.safetensors")
-
-    whole = run("whole")
-    monkeypatch.setattr(TrainStep, "step", stopping(TrainStep.step, {20}))
-    with pytest.raises(Stopped):
-        run("parts")
-    assert same(whole, run("parts", resume=True))
-
-
 def test_a_capture_that_fails_leaves_training_as_it_was(
     features: Path, here: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,28 +163,19 @@ def test_short_memory_takes_the_graphs_first(features: Path, here: Path, monkeyp
     assert "no CUDA graphs from here on (memory is short)" in said
 
 
-def test_as_many_graphs_as_there_may_be() -> None:
+def test_no_more_graphs_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "MAX_GRAPHS", 2)
+
     def double(values: Tensor) -> Tensor:
         return values * 2
 
     with gpu():
-        graphs = StepGraphs(GPU, Recorder(), most=2)
-
-        def doubled(value: float, length: int) -> None:
-            found = graphs.run(double, torch.full((length,), value, device=GPU))
-            assert found is not None and found.tolist() == [2 * value] * length
-
+        graphs = StepGraphs(GPU, Recorder())
         for value in (1.0, 2.0, 3.0, 4.0):
-            doubled(value, 3)
-            doubled(value, 5)
+            for length in (3, 5, 7):
+                found = graphs.run(double, torch.full((length,), value, device=GPU))
+                assert found is not None and found.tolist() == [2 * value] * length
         assert (Graph.made, Graph.replays) == (2, 4)
-        for value in (1.0, 2.0, 3.0, 4.0):
-            doubled(value, 7)
-        assert (Graph.made, len(graphs._kept)) == (3, 2)
-        doubled(9.0, 5)
-        assert Graph.made == 3
-        doubled(9.0, 3)  # that one was not used for longest, and went
-        assert Graph.made == 4
 
 
 def test_who_trains_without_graphs(features: Path, here: Path) -> None:

@@ -184,18 +184,3 @@ def test_no_gradient_goes_through_what_the_other_view_is_drawn_to() -> None:
     wanted = 0.5 * (logits.softmax(2) - others.softmax(2)).detach()  # of KL(others || softmax(logits)) alone
     wanted[1, 3:] = 0
     torch.testing.assert_close(logits.grad, wanted)
-
-
-@pytest.mark.parametrize(
-    ("backend", "device", "looks"), [("auto", "cuda", 1), ("cuda", "cuda", 1), ("torch", "cuda", 0), ("auto", "cpu", 0)]
-)
-def test_only_our_loss_is_asked_for_bad_labels(
-    extracted: Path, here: Path, backend: str, device: str, looks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PyTorch's needs no bindings of CUDA's driver, so that nothing may ask for them."""
-    train_step = trainer_of(extracted, here / "r", f"train.loss_backend={backend}").train_step
-    asked: list[torch.device] = []
-    monkeypatch.setattr("speechctc.training.train_step.check", asked.append)
-    train_step.device = torch.device(device)
-    train_step.check_labels()
-    assert len(asked) == looks
