@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from speechctc.core.errors import InputError
 from speechctc.stages import extract as extract_stage
 from tests.command import Command, one_line_error, run_command
 from tests.tones import speak, write_config, write_table
@@ -108,17 +106,6 @@ def test_a_working_directory_that_is_gone_is_said(
         assert "the working directory is gone; change to a folder" in one_line_error(speechctc(*words))
 
 
-def test_training_says_at_once_that_it_loads(
-    tmp_path: Path, speechctc: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: object) -> None:
-        raise InputError("no training", "this is a test")
-
-    monkeypatch.setattr("speechctc.stages.train_runs.train", stop)
-    said = speechctc("train", "--config", write_config(tmp_path)).err.splitlines()
-    assert "loading torch and the features" in said[0] and said[1:] == ["speechctc: no training; this is a test"]
-
-
 def test_evaluate_on_another_table_with_another_folding(speechctc: Command, there: Path) -> None:
     write_table(there, 5, seed=9)
     done = speechctc(
@@ -196,14 +183,3 @@ def test_a_recording_that_vanishes_during_extraction_is_taken_when_it_is_back(
     done = speechctc("extract", "--config", config)
     assert "6 utterances extracted, 6 there already" in done.err and "skipped u0-004" not in done.out
     assert "0 utterances extracted, 12 there already" in speechctc("extract", "--config", config).err
-
-
-@pytest.mark.parametrize("own", [None, "ACTIVE"])
-def test_threads_wait_asleep_unless_the_user_says_otherwise(
-    own: str | None, speechctc: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    if own:
-        monkeypatch.setenv("OMP_WAIT_POLICY", own)
-    assert speechctc("--version").status == 0
-    assert os.environ["OMP_WAIT_POLICY"] == (own or "PASSIVE")

@@ -120,14 +120,6 @@ def test_an_empty_interval_has_no_means(here: Path, start: float) -> None:
     assert whole["f0_mean"] and whole["intensity_mean"] and (start == 0 or empty["f1_mid"])
 
 
-def test_a_speaker_is_the_folder_below_the_named_one(speechctc: Command, here: Path) -> None:
-    for place in ("all/v.wav", "all/ben/v.wav"):
-        write_vowels(here / place, 120.0, 1)
-    done = speechctc("measure", "all", "--out", "m.csv")
-    assert done.status == 0, done.err
-    assert {row["file"]: row["speaker"] for row in table(here / "m.csv")} == {"all/v.wav": "", "all/ben/v.wav": "ben"}
-
-
 def test_a_textgrid_belongs_to_one_recording(speechctc: Command, here: Path) -> None:
     for place in ("all/x/v.wav", "all/y/v.wav", "all/y/w.wav"):
         write_vowels(here / place, 120.0, 1)

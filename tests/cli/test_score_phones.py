@@ -154,27 +154,6 @@ def test_a_table_finds_recordings_by_speaker_or_says_in_a_line(speechctc: Comman
         assert found == [*zip(files, people, "low mid top high".split(), strict=True)]
 
 
-def test_channels_of_one_file_have_results_of_their_own(speechctc: Command, here: Path) -> None:
-    songs = ("low mid high top low high", "top low mid high low top")
-    sounds = [sing(song.split(), np.random.default_rng(k), RATE)[0] for k, song in enumerate(songs)]
-    soundfile.write(here / "two.wav", np.column_stack([sound[: min(map(len, sounds))] for sound in sounds]), RATE)
-    told = ("low mid high top low high", "mid low mid low low top")
-    rows = "".join(f"{id},two.wav,{k},{said}\n" for k, (id, said) in enumerate(zip("ab", told, strict=True), start=1))
-    (here / "t.csv").write_text(f"id,audio,channel,phones\n{rows}")
-    way = ("score-phones", "--transcripts", "t.csv", "--format", "json", "--out", "out/")
-    done = speechctc(*way)
-    assert done.status == 0, done.err
-    scores = {
-        id: [each["score"] for each in json.loads((here / f"out/{id}.json").read_text())["segments"]] for id in "ab"
-    }
-    assert min(scores["a"]) > max(scores["b"][0], scores["b"][3]), scores  # which are others than were sung
-    kept = (here / "out/a.json").read_bytes()
-    (here / "out/b.json").unlink()
-    again = speechctc(*way, "--skip-existing")
-    assert again.status == 0 and "1 recordings left out" in again.err, again.err
-    assert (here / "out/a.json").read_bytes() == kept and (here / "out/b.json").exists()
-
-
 def test_rows_of_one_file_are_lost_in_no_result(speechctc: Command, here: Path) -> None:
     songs = ["low mid high".split(), "top low mid".split()]
     sounds = [sing(song, np.random.default_rng(k), RATE)[0] for k, song in enumerate(songs)]
@@ -205,21 +184,6 @@ def test_no_result_is_written_over_what_is_read(speechctc: Command, here: Path) 
     line = one_line_error(speechctc("decode", "a.wav", "--format", "textgrid", "--out", "a.wav", "--overwrite"))
     assert "this command reads it" in line and (here / "a.wav").read_bytes() == sound
     assert "text in CSV" in one_line_error(speechctc("measure", "a.wav", "--out", "a.TextGrid"))
-
-
-def test_words_are_found_in_the_folders_of_speakers_and_tables_are_named(speechctc: Command, here: Path) -> None:
-    for name in "AB":
-        (folder := here / "all" / name).mkdir(parents=True)
-        write_words(str(folder / "a.wav"), ["hum"])
-        (folder / "a.txt").write_text("hum")
-    done = speechctc("score-phones", "all/A", "all/B", "--words", "all", "--dictionary", "d.dict", "--format", "csv")
-    assert done.status == 0 and done.out.count(",mid,") == 4, done.err
-    (here / "w.tsv").write_text("id\taudio\twords\na\tall/A/a.wav\thum\n")
-    assert "w.tsv: a table, not a recording; name it after --words" in one_line_error(
-        speechctc("score-phones", "w.tsv")
-    )
-    said = one_line_error(speechctc("score-phones", "--transcripts", "w.tsv"))
-    assert said == "speechctc: w.tsv: has words and no phones; give it with --words"
 
 
 def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Command, here: Path) -> None:

@@ -13,8 +13,7 @@ from speechctc.corpora import corpus_builder
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.extract import extract
-from speechctc.stages.lm_tune import split_speech
-from speechctc.stages.split_scoring import ScoredSplit, keep_dev, score_split
+from speechctc.stages.split_scoring import ScoredSplit, score_split
 from speechctc.stages.train import train_net
 from tests.tones import write_config
 from tests.train_helpers import Recorder
@@ -127,15 +126,3 @@ def test_a_moved_corpus_has_the_dev_of_the_run(trained: Path, run: Path, before:
     shutil.copytree(trained.parent / "audio", tmp_path / "moved" / "audio")
     shutil.copy(trained.parent / "table0.jsonl", tmp_path / "moved")
     assert ids(scored(run, f"corpus.tables.train={tmp_path}/moved/table0.jsonl")[0]) == before
-
-
-def test_tuning_uses_the_same_dev_and_the_rest_is_training(trained: Path, run: Path, before: set[str]) -> None:
-    recogniser = Recogniser.load(run, "cpu")
-    recorder = Recorder()
-    speech, _ = split_speech(recogniser, recogniser.config, "dev", recorder)
-    assert len(speech) == len(before) and any("held out" in line for line in recorder.said)
-    corpus = read_corpus(recogniser.config.corpus)
-    kept, _ = keep_dev(corpus, recogniser.config, recogniser.checkpoint, recorder)
-    assert {each.id for each in kept.splits["dev"]} == before
-    assert before.isdisjoint(each.id for each in kept.splits["train"])
-    assert len(kept.splits["train"]) + len(before) == 24

@@ -31,16 +31,6 @@ def test_each_language_has_its_own(tmp_path: Path) -> None:
     assert not (tmp_path / "pronunciations.dict").exists() and "pronunciations-it.dict" in said
 
 
-def test_one_that_is_of_no_use_now_is_removed_unless_a_person_changed_it(tmp_path: Path) -> None:
-    write_pronunciations(tmp_path, MIXED, by_language=False)
-    assert (tmp_path / "pronunciations.dict").is_file()
-    write_pronunciations(tmp_path, MIXED, by_language=True)
-    assert not (tmp_path / "pronunciations.dict").exists()
-    (tmp_path / "pronunciations-de.dict").write_text("come\tk ɔ m ə\n", encoding="utf-8")
-    write_pronunciations(tmp_path, MIXED, by_language=False)
-    assert sorted(path.name for path in tmp_path.glob("*.dict")) == ["pronunciations-de.dict", "pronunciations.dict"]
-
-
 def test_what_a_person_corrected_is_kept(tmp_path: Path) -> None:
     one = corpus(("cy", "mae", "m aɪ"))
     write_pronunciations(tmp_path, one, by_language=True)

@@ -76,21 +76,6 @@ def test_a_trial_that_fails_is_listed_with_its_reason(extracted: Path, here: Pat
     assert "features.mels=20 (now 30)" in (outcomes[1].problem or "")
 
 
-@pytest.mark.parametrize(
-    "best", [b"[1]", b'{"dev_per": "x", "epoch": 1}', b'{"dev_per": 1}', b"[" * 100_000, b"{", b"\x80"]
-)
-def test_a_best_that_is_damaged_has_no_score(
-    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch, best: bytes
-) -> None:
-    monkeypatch.setattr("speechctc.stages.train_runs.train", lambda *_: None)
-    for rate, text in (("0.01", best), ("0.02", b'{"dev_per": 5.25, "epoch": 2}')):
-        (here / "s" / f"lr={rate}" / "best").mkdir(parents=True)
-        (here / "s" / f"lr={rate}" / "best" / "checkpoint.json").write_bytes(text)
-    outcomes = sweep(str(extracted), ["train.lr=0.01,0.02"], here / "s", Recorder())
-    assert [outcome.per for outcome in outcomes] == [5.25, None]
-    assert outcomes[1].problem == "ended before an epoch was scored"
-
-
 def test_a_stopped_trial_ends_the_sweep(
     extracted: Path, here: Path, speechctc: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
