@@ -43,7 +43,7 @@ class Picture(NamedTuple):
 
 
 def inspect(
-    recogniser: Recogniser, audio: Path | None, layer: str | None, phone: str | None, channel: int | None = None
+    recogniser: Recogniser, audio: Path | None, layer: str, phone: str | None, channel: int | None = None
 ) -> list[Picture]:
     """Draw the inside of a model.
 
@@ -52,8 +52,8 @@ def inspect(
     recogniser : Recogniser
     audio : Path or None
         A recording, of which the first 20 s are looked at; None: only what does not depend on one is drawn.
-    layer : str or None
-        The layer whose feature maps and units are drawn; None: conv1.
+    layer : str
+        The layer whose feature maps and units are drawn: ``"conv1"``.
     phone : str or None
         The phone whose saliency is drawn; None: the one with the highest posterior.
     channel : int, optional
@@ -66,9 +66,8 @@ def inspect(
     """
     require_matplotlib()
     layers = layers_of(net_of(recogniser.checkpoint))
-    chosen = layer or "conv1"
-    if chosen not in layers:
-        raise InputError(f"--layer {chosen}: the model has no such layer", f"name one of: {' '.join(layers)}")
+    if layer not in layers:
+        raise InputError(f"--layer {layer}: the model has no such layer", f"name one of: {' '.join(layers)}")
     number = None if phone is None else recogniser.inventory.encode([phone])[0]
     filters = _array(layers["conv1"].conv.weight)  # (pieces x maps, channels, bands, frames)
     count, _, bands, frames = filters.shape
@@ -79,10 +78,10 @@ def inspect(
     rate = recogniser.config.features.sample_rate
     samples = sound_file.read(audio, rate, channel)[0][: round(MAX_SECONDS * rate)]
     seen = look_inside(recogniser.checkpoint, samples)
-    found += _pieces(seen, chosen)
+    found += _pieces(seen, layer)
     seconds = len(samples) / rate
-    maps = pictures.draw_maps(seen.maps[chosen], chosen, seconds)
-    found.append(Picture(f"maps-{chosen}", maps, "maps", {"layer": chosen, "recording": audio.name}))
+    maps = pictures.draw_maps(seen.maps[layer], layer, seconds)
+    found.append(Picture(f"maps-{layer}", maps, "maps", {"layer": layer, "recording": audio.name}))
     return [*found, _posteriors(recogniser, seen, samples), _saliency(recogniser, seen, samples, number)]
 
 

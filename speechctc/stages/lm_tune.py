@@ -76,20 +76,11 @@ class Tuning:
         return 100.0 * int(self.errors[point].sum()) / max(int(self.phones.sum()), 1)
 
     def to_text(self) -> str:
-        """Return a table of PERs by weight and bonus (with the best share of each), and the best of all."""
-        weights, bonuses = (sorted({point[k] for point in self.errors}) for k in (0, 1))
-        lines = ["weight \\ bonus " + "".join(f"{bonus:8g}" for bonus in bonuses)]
-        for weight in weights:
-            cells = []
-            for bonus in bonuses:
-                pers = [self.per(point) for point in self.errors if point[:2] == (weight, bonus)]
-                star = "*" if (weight, bonus) == self.best[:2] else " "
-                cells.append(f"{min(pers):7.2f}{star}" if pers else " " * 8)
-            lines.append(f"{weight:14g} " + "".join(cells).rstrip())
+        """Return the best weight, bonus and share, and what they gain."""
         (low, high), (less, least) = self._intervals()
         without = 100.0 * int(self.without.sum()) / max(int(self.phones.sum()), 1)
         share = f", share of the LSTM {self.best.share:g}" if len({point.share for point in self.errors}) > 1 else ""
-        lines += [
+        lines = [
             f"best: weight {self.best.weight:g}, bonus {self.best.bonus:g}{share}:"
             f" PER {self.per(self.best):.2f} % (95 % interval over utterances {low:.2f} to {high:.2f})",
             f"without a language model {without:.2f} %; the difference is {less:+.2f} to {least:+.2f}",
