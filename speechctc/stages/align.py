@@ -350,6 +350,7 @@ def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "
     name = name or recogniser.about.partition(":")[0]
     model = f", by {name}" if name else ""
     told = ". ".join(filter(None, [f"Scores, from 0 to 1{model}: {meaning}", recogniser.goodness.about(languages)]))
+    told = f"{told}. Another microphone, codec or noise moves a single score much: look at several of a sound"
     return f"{told}. Scores judge single sounds: not stress, melody or fluency, and no person by a mean."
 
 
