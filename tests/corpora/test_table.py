@@ -261,14 +261,6 @@ def test_channels_are_of_the_row_or_else_of_the_config(recordings: Path) -> None
         assert "line 4: channel 'left' is not a number from 1" in reasons(corpus)["3"] and "4" in reasons(corpus)
 
 
-def test_recordings_that_are_missing_are_counted_and_named(recordings: Path) -> None:
-    rows = "1\ta.wav\tx\n" + "".join(f"m{k}\tno/{k}.wav\tx\n" for k in range(7))
-    corpus = read(recordings, train_tsv=HEADER + rows, dev_tsv=HEADER + "9\tb.wav\tx\n")
-    (warning,) = corpus.warnings
-    assert "train.tsv: rows left out, because their recordings do not exist (7)" in warning and "no/0.wav" in warning
-    assert warning.endswith("and 2 more") and len(corpus.rejected["train"]) == 7
-
-
 def test_labels_to_ignore_are_left_out_and_counted(recordings: Path) -> None:
     (recordings / "train.tsv").write_text(HEADER + "1\ta.wav\tsil x sil xxx\n2\tb.wav\tsil x sil xxx\n")
     config = CorpusConfig(kind="table", tables=TablesConfig(train=recordings / "train.tsv"))
@@ -318,17 +310,6 @@ def test_a_named_set_spells_the_labels_and_refuses_others(recordings: Path) -> N
     assert corpus.phone_set == "cmu39"
     assert [entry.phones for entry in corpus.splits["train"]] == [("hh", "ah")]
     assert "line 3: the label 'ax' is not in the phone set cmu39" in reasons(corpus)["2"]
-
-
-@pytest.mark.shared
-def test_real_tables(shared_data: Path) -> None:
-    folder = shared_data / "speechocean-adults"
-    tables = TablesConfig(train=folder / "train/utterances.tsv", dev=folder / "dev/utterances.tsv")
-    for phones, name in (("auto", "found"), ("cmu39", "cmu39")):
-        corpus = read_corpus(CorpusConfig(kind="table", phones=phones, tables=tables))
-        assert {split: len(corpus.splits[split]) for split in SPLITS} == {"train": 640, "dev": 140, "test": 0}
-        assert corpus.phone_set == name and len(corpus.inventory().phones) == 39
-        assert not any(corpus.rejected.values())
 
 
 def test_a_workbook_of_excel_is_read_as_the_same_table_saved_as_text(recordings: Path) -> None:

@@ -107,17 +107,7 @@ def test_what_cannot_be_used_is_left_out_and_why(tmp_path: Path) -> None:
         and "labels with a space in them: 'a b' at 0.00 s" in reasons["train-space"]
     )
     assert reasons["dev-new"].endswith(": c") and len(reasons) == 5
-
-
-def test_recordings_and_textgrids_without_each_other_are_named(tmp_path: Path) -> None:
-    for name in ("a", "b", "c", "d/only"):
-        write(tmp_path, name, "x y")
-    (tmp_path / "c.TextGrid").unlink()
-    (tmp_path / "d" / "only.wav").unlink()
-    corpus = read(tmp_path)
-    assert "recordings left out, because no TextGrid is beside them (1): c.wav" in corpus.warnings
-    assert "TextGrids without a recording beside them (1): d/only.TextGrid" in corpus.warnings
-    assert {each.id for each in corpus.rejected["train"]} == {"c", "d/only.TextGrid"}
+    assert "recordings left out, because no TextGrid is beside them (1): train/none.wav" in corpus.warnings
 
 
 def test_names_that_meet_are_kept_apart(tmp_path: Path) -> None:

