@@ -143,6 +143,12 @@ def test_where_there_is_no_corpus_it_is_said(tmp_path: Path, name: str, what: st
         read_timit(tmp_path / name)
 
 
+def test_a_corpus_without_training_speakers_is_refused(tmp_path: Path) -> None:
+    write_corpus(tmp_path, {"TEST": TRAIN})
+    with pytest.raises(InputError, match=r"in a TRAIN folder, only 6 utterances in TEST; add TRAIN"):
+        read_timit(tmp_path)
+
+
 def test_a_corpus_that_cannot_be_used_at_all_gives_the_first_reason(tmp_path: Path) -> None:
     write_corpus(tmp_path, {"TRAIN": ["FABC0"], "TEST": ["MDEF0"]})
     for phn in (tmp_path / "TRAIN").rglob("*.PHN"):

@@ -51,6 +51,15 @@ def test_any_part_of_a_recording_is_read(tmp_path: Path, ending: str, channels: 
         assert abs(low.min() - part.min()) < 1e-3 and abs(high.max() - part.max()) < 1e-3
 
 
+def test_the_summary_of_a_long_recording_has_its_peaks(tmp_path: Path) -> None:
+    samples = np.zeros(16000 * 60, dtype=np.float32)
+    samples[16000 * 41 + 5], samples[16000 * 7] = 0.75, -0.5
+    soundfile.write(tmp_path / "a.wav", samples, 16000)
+    found = Waveform(tmp_path / "a.wav").extremes(0.0, 64.0, 512)
+    assert int(found[:, 1].argmax()) == 41 * 8 and int(found[:, 0].argmin()) == 7 * 8
+    assert (found.max(), found.min()) == (24576, -16384) and not found[60 * 8 :].any()
+
+
 def test_the_microphone_is_recognised_and_kept(tmp_path: Path, tiny_model: Path) -> None:
     write_song(tmp_path / "a.wav", SONG)
     samples, _ = sing(SONG, np.random.default_rng(3))
