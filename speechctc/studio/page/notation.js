@@ -9,10 +9,6 @@ export function setNames(found) {
   labels = Object.fromEntries(Object.entries(found).map(([label, ipa]) => [ipa, label]));
 }
 
-export function hasIpa() {
-  return Object.keys(names).length > 0;
-}
-
 export function setNotation(value) {
   inIpa = value === "ipa";
 }
