@@ -77,9 +77,8 @@ class Worker:
 
     def __init__(self, pipe: Connection, only: Restriction = None) -> None:
         self._pipe, self._only = pipe, only
-        self._recogniser: Recogniser | None = None
-        self._without_ngram: Recogniser | None = None
-        self._doubts: dict[bool, Doubt] = {}  # with and without the n-gram; none if the model is not the bundled one
+        self._ways: dict[bool, Recogniser] = {}  # with and without the n-gram
+        self._doubts: dict[bool, Doubt] = {}  # of both ways; none if the model is not the bundled one
         self._sound: Waveform | None = None
         self._live: Stream | None = None
 
@@ -110,10 +109,8 @@ class Worker:
 
             recogniser = restrict(recogniser, self._only[1], Reporter())
             line += f"; {recogniser.checkpoint.facts[ONLY]}"
-        self._recogniser = recogniser
-        self._without_ngram = recogniser.with_settings(["decode.lm_weight=0"])
-        both = {True: recogniser, False: self._without_ngram}
-        self._doubts = {way: Doubt(each, REMEDY) for way, each in both.items()} if folder == BUILT_IN else {}
+        self._ways = {True: recogniser, False: recogniser.with_settings(["decode.lm_weight=0"])}
+        self._doubts = {way: Doubt(each, REMEDY) for way, each in self._ways.items() if folder == BUILT_IN}
         about = {"folder": str(folder), "line": line, "phones": list(recogniser.phones)}
         return {**about, "has_ngram": has_ngram(recogniser)}
 
@@ -160,10 +157,9 @@ class Worker:
         return live.finish()
 
     def _loaded(self, ngram: bool = True) -> Recogniser:
-        recogniser = self._recogniser if ngram else self._without_ngram
-        if recogniser is None:
+        if not self._ways:
             raise InputError("no model is loaded", "name another with --model")
-        return recogniser
+        return self._ways[ngram]
 
     def _opened(self, path: Path) -> Waveform:
         """Return a recording; the last one stays open, as some formats are decoded first."""
