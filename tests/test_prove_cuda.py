@@ -104,6 +104,7 @@ def test_the_short_training_goes_through_on_a_cpu(
     """The job that a GPU is to do: dev in chunks, a kill within an epoch, and the same end; or two processes."""
     cuda_training = script("cuda_training.py")
     monkeypatch.setattr(cuda_training, "start", start)
+    monkeypatch.setattr(cuda_training, "SETTINGS", cuda_training.SETTINGS.replace("epochs: 8", "epochs: 3"))
     cuda_training.prove(tmp_path, "cpu", ["float32"], two)
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["steps"] > 30

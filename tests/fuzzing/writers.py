@@ -166,11 +166,11 @@ def _lm(folder: Path) -> None:
 
 
 def _tones(folder: Path) -> None:
-    write_config(folder)
+    write_config(folder, 6, 3)
 
 
 def _extracted(folder: Path) -> None:
-    write_config(folder)
+    write_config(folder, 6, 3)
     command("extract --config tones.yaml data.workers=0")
 
 
