@@ -77,22 +77,6 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["f.txt"]
 
 
-def test_a_folder_is_whole_or_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "best"
-    files.write_folder(path, lambda beside: files.write_text(beside / "w", "1"))
-
-    def fail(beside: Path) -> None:
-        (beside / "w").write_text("half")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        files.write_folder(path, fail)
-    assert (path / "w").read_text() == "1"
-    files.write_folder(path, lambda beside: files.write_text(beside / "w", "2"))
-    assert (path / "w").read_text() == "2"
-    assert os.listdir(tmp_path) == ["best"]
-
-
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -202,18 +186,6 @@ def test_what_another_program_named_alike_is_left_alone(tmp_path: Path) -> None:
     files.settle_folder(path)
     assert all((tmp_path / name).read_text() == "mine" for name in theirs)
     assert len(os.listdir(tmp_path)) == len(theirs) + 2
-
-
-def test_writers_follow_no_link_and_do_not_meet(tmp_path: Path) -> None:
-    path, precious = tmp_path / "out.txt", tmp_path / "precious"
-    precious.write_text("mine")
-    for name in ("out.txt", "out.txt.partial"):
-        (tmp_path / name).symlink_to(precious)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: files.write_text(path, f"{number}\n" * 1000), range(100)))
-    assert precious.read_text() == "mine"
-    assert not path.is_symlink() and len(set(path.read_text().split())) == 1
-    assert sorted(os.listdir(tmp_path)) == ["out.txt", "out.txt.partial", "precious"]
 
 
 def test_abandoned_drafts_are_removed_and_those_in_work_are_not(tmp_path: Path) -> None:

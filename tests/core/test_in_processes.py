@@ -73,21 +73,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_result_is_noticed() -> None:
             time.sleep(0.05)
 
 
-# Programs whose workers load no torch: a fork of `tests.forked` starts a new server for them.
-KILLED = """
-import os, signal, time
-from speechctc.core.parallel import WorkerEnded, in_processes
-def wait_or_end(number):
-    if number == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.05)
-if __name__ == "__main__":
-    try:
-        with in_processes(wait_or_end, range(60), 2) as results:
-            list(results)
-    except WorkerEnded:
-        print("told")
-"""
+# A program whose workers load no torch: a fork of `tests.forked` starts a new server for them.
 WAITING = """
 import os, pathlib, sys, time
 from speechctc.core.parallel import in_processes
@@ -98,13 +84,6 @@ if __name__ == "__main__":
     with in_processes(note_and_wait, [sys.argv[1]] * 2, 2) as results:
         next(results)
 """
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
-def test_a_worker_that_is_killed_while_much_is_left_to_do_keeps_nobody_waiting(tmp_path: Path) -> None:
-    (tmp_path / "parent.py").write_text(KILLED, encoding="utf-8")
-    Forked("parent", cwd=tmp_path, log=tmp_path / "said").wait(600)
-    assert (tmp_path / "said").read_text() == "told\n"
 
 
 def is_alive(pid: str) -> bool:

@@ -5,10 +5,8 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
-from speechctc.ctc import viterbi
 from speechctc.ctc.graph import MAX_SOURCES, NODE, Band, GraphPath, StateGraph, graph_viterbi
 
 Arcs = list[list[tuple[int, float]]]
@@ -81,19 +79,6 @@ def run(graph: StateGraph, rows: NDArray[np.float32], **options: object) -> Grap
     return graph_viterbi(graph, lambda a, b: rows[a:b], len(rows), **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("block_bytes", [1, 300, 10**7])
-def test_the_linear_lattice_is_that_of_viterbi(block_bytes: int) -> None:
-    rng = np.random.default_rng(3)
-    for frames, count in ((1, 0), (1, 1), (40, 12), (200, 31)):
-        labels = rng.integers(1, 4, size=count).tolist()
-        logits = torch.from_numpy(rng.normal(size=(frames, 1, 4))).float() * 3
-        wanted = viterbi(logits.double(), torch.tensor([labels], dtype=torch.int64), [frames], [count])
-        rows = logits[:, 0].double().log_softmax(1).float().numpy()
-        path = run(linear(labels), rows, block_bytes=block_bytes)
-        assert path.score == pytest.approx(float(wanted.scores[0]), abs=1e-4)
-        assert (path.states - 1).tolist() == wanted.states[0].tolist()
-
-
 def test_jumps_name_the_arcs_to_nodes_with_the_frame_before() -> None:
     """start -> a -> node -> b -> end, and from start past a, at a price."""
     graph = StateGraph.build([NODE, 0, NODE, 1, NODE], [[], [(0, 0.0)], [(1, 0.0), (0, -1.0)], [(2, 0.0)], [(3, 0.0)]])
@@ -142,14 +127,6 @@ def test_what_is_no_graph_is_refused_and_what_just_is_one_is_not() -> None:
     assert StateGraph.build([NODE, NODE], [[], end * MAX_SOURCES]).states == 2
     with pytest.raises(ValueError, match=f"{MAX_SOURCES + 1} arcs; at most {MAX_SOURCES}"):
         StateGraph.build([NODE, NODE], [[], end * (MAX_SOURCES + 1)])
-
-
-def test_the_width_of_a_band() -> None:
-    band = Band(np.array([0, 2, 5], np.int32), np.array([4, 5, 9], np.int32))
-    assert (band.width, band.cells) == (4, 11)
-    none = Band(np.zeros(0, np.int32), np.zeros(0, np.int32))
-    assert (none.width, none.cells) == (0, 0)
-    assert (Band.full(3, 7).width, Band.full(3, 7).cells) == (7, 21)
 
 
 def test_progress_is_told_in_frames_and_each_is_passed_twice() -> None:
