@@ -55,14 +55,6 @@ def test_what_becomes_of_the_labels_of_words(language: str, keep: bool, text: st
         assert placing.hearing.knows(phones) and "a as ae" in placing.hearing.note()
 
 
-def test_labels_of_a_dictionary_are_kept(tmp_path: Path) -> None:
-    (tmp_path / "own.dict").write_text("kala\tk a l a\n", encoding="utf-8")
-    placing = choose_placing(CMU, "words", tmp_path / "own.dict", None, False, None)
-    assert placing.pronouncer is not None and placing.hearing is not None
-    assert placing.pronouncer.read("kala")[0].pronunciations == (("k", "a", "l", "a"),)
-    assert placing.hearing.knows(["k", "a", "l"]) and placing.hearing.of(["k", "a"]).labels == {"a": "ae"}
-
-
 @pytest.mark.parametrize(("keep", "phones"), [(True, ("kʰ", "a")), (False, ("k", "a"))])
 def test_a_dictionary_in_narrow_ipa_is_heard_as_the_nearest(tmp_path: Path, keep: bool, phones: tuple[str]) -> None:
     (tmp_path / "own.dict").write_text("ka\tkʰ a\n", encoding="utf-8")

@@ -99,15 +99,6 @@ def test_misfits_in_a_long_transcript(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stretch.first <= frames[1].first and stretch.end >= frames[-1].first and not stretch.wanted
 
 
-def test_a_search_tells_how_far_it_is() -> None:
-    told: list[str] = []
-    rows = spoken("abcdefgh", np.random.default_rng(3))
-    with Posteriors(len(PHONES) + 1) as kept:
-        kept.append(rows)
-        place(words("abcd efgh"), encode, kept, STEP, watch=told.append)
-    assert told[-1] == "path 100 %" and all(text.startswith("path ") for text in told)
-
-
 def test_a_word_that_stands_twice_is_said_once_unless_it_was_said_twice() -> None:
     rng = np.random.default_rng(10)
     given = random_words(rng, 60)
