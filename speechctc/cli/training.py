@@ -38,10 +38,7 @@ def start_command(
         raise typer.Exit(1)
 
 
-def extract_command(
-    config: opt.ConfigName,
-    settings: opt.Settings = None,
-) -> None:
+def extract_command(config: opt.ConfigName, settings: opt.Settings = None) -> None:
     """Compute the features of a corpus. After an interruption, the same command continues."""
     from speechctc.stages.extract import extract
 
@@ -163,10 +160,7 @@ def export_command(given: Export) -> None:
     show(f"{out}: {size / 1e6:.1f} MB")
 
 
-def config_command(
-    config: opt.ConfigName,
-    settings: opt.Settings = None,
-) -> None:
+def config_command(config: opt.ConfigName, settings: opt.Settings = None) -> None:
     """Check a config and print all its keys.
 
     Defaults are filled in.

@@ -376,11 +376,7 @@ class Praat:
         self.seconds = len(samples) / rate
         try:
             self._formant = sound.to_formant_burg(
-                None,
-                settings.number_of_formants,
-                settings.maximum_formant,
-                WINDOW_SECONDS,
-                PRE_EMPHASIS_HZ,
+                None, settings.number_of_formants, settings.maximum_formant, WINDOW_SECONDS, PRE_EMPHASIS_HZ
             )
             self._pitch = sound.to_pitch(None, settings.pitch_floor, settings.pitch_ceiling)
             self._intensity = sound.to_intensity(INTENSITY_PITCH_HZ, None, True)

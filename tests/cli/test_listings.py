@@ -57,8 +57,6 @@ COMMANDS = {
     "extract": ("extract", *CONFIG, "corpus.root=ROOT", "data.dir=OUT"),
     "doctor": ("doctor", *CONFIG, "corpus.root=ROOT", "data.dir=OUT"),
     "decode": ("decode", "ROOT", "--format", "textgrid", "--out", "OUT/"),
-    "decode again": ("decode", "ROOT", "--format", "textgrid", "--out", "OUT/"),
-    "align": ("align", "ROOT", "--format", "textgrid", "--out", "OUT/"),
     "align from a folder": ("align", "ROOT", "--transcripts", "ROOT", "--format", "textgrid", "--out", "OUT/"),
     "check-labels": ("check-labels", *CONFIG, "corpus.root=ROOT", "--model", "runs/latest", "--out", "OUT.tsv"),
     "score-boundaries": ("score-boundaries", "ROOT", "ROOT"),
@@ -74,8 +72,6 @@ def test_a_command_lists_a_folder_as_often_for_many(
         root, out = here / f"in{pairs}", f"out{pairs}"
         write_pairs(root, pairs)
         arguments = [each.replace("ROOT", str(root)).replace("OUT", out) for each in COMMANDS[name]]
-        if name == "decode again":
-            assert speechctc(*arguments).status == 0
         listings(root)
         done = speechctc(*arguments)
         assert done.status in (0, 1 if name == "doctor" else 0), done.err

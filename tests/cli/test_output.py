@@ -290,15 +290,8 @@ def test_several_formats_at_once_are_a_file_each(speechctc: Command, here: Path)
     Path("new/b.csv").unlink()
     assert speechctc(*many, "--skip-existing").status == 0
     assert Path("new/b.csv").exists() and Path("new/a.eaf").read_text() == "mine"
-    for wrong, said in (
-        (
-            ("--format", "textgrid,elan", "--out", "new"),
-            "--format elan: there is no such format; choose from: text, json",
-        ),
-        (("--format", "textgrid,eaf"), "2 formats at once are for a folder, with a file for each; name a folder"),
-        (("--format", "textgrid,eaf", "--out", "x.eaf"), "x.eaf is a file of format eaf, and --format says textgrid"),
-    ):
-        assert said in one_line_error(speechctc("decode", "talks", *wrong))
+    said = one_line_error(speechctc("decode", "talks", "--format", "textgrid,eaf"))
+    assert "2 formats at once are for a folder, with a file for each; name a folder" in said
     assert speechctc("decode", "talks/a.wav", "--format", "audacity", "--out", "one.txt").status == 0
     assert [line.split("\t")[2] for line in Path("one.txt").read_text().splitlines()] == SONG
 

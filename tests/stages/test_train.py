@@ -21,13 +21,11 @@ from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
-from speechctc.stages.extract import extract
 from speechctc.stages.train import Stopped, train_net
 from speechctc.stages.train_runs import train
 from speechctc.training.batches import Batch
 from speechctc.training.train_step import TrainStep
 from tests.forked import Forked
-from tests.tones import write_config
 from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of
 from tests.waiting import wait_for
 
@@ -58,19 +56,6 @@ def test_labels_that_changed_after_extraction_are_named(extracted: Path, here: P
         train(config, later > 0, reporter)
     before, after = (sum("newer than the features: " in each for each in r.said) for r in reporters)
     assert (before, after) == (0, 1)
-
-
-def test_phones_of_test_count_beside_those_of_dev(here: Path) -> None:
-    config = write_config(here, train=24, held_out=4)
-    table = here / "table1.jsonl"
-    table.write_text(table.read_text().replace("top", "low"))
-    extract(load_config(config), Recorder())
-    said = []
-    for run in ("with", "without"):
-        train(load_config(config, [f"run={here / run}", "train.epochs=1"]), False, recorder := Recorder())
-        said.append(any("neither in dev nor in test" in each and "top (" in each for each in recorder.said))
-        shutil.rmtree(here / "features" / "test", ignore_errors=True)
-    assert said == [False, True]
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam", "auto"])
