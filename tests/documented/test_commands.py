@@ -53,7 +53,6 @@ NOT_RUN = {
     r"srun .*": "it needs Slurm and GPUs",
     r"speechctc plugins --install": "it writes into the home folder; tests/cli/test_output.py runs it in another one",
     r"speechctc studio .*": "it serves until it is interrupted; tests/studio opens it in a browser",
-    r"FUZZ_INPUTS=.*|benchmarks/(prove|bench).*": "it hunts, proves or measures for minutes",
     r"speechctc align talk.wav --words .*": "tests/cli/test_align_words.py runs these on its files",
     r"speechctc score-phones (talk.wav|\w+ber) .*": "tests/cli/test_score_phones.py runs these on its files",
     r"speechctc calibrate .*right\.tsv.*": "it needs speech that is right; tests/stages/test_calibrate.py calibrates",
