@@ -348,8 +348,8 @@ def train_boundaries(
 
     That of a bundled model is the user's own copy.
 
-    It is written if on dev its boundaries are not worse than those of the boundary model that it replaces, nor than
-    those between the net's spikes.
+    It is written if on dev its boundaries are not worse than those so far: of the boundary model that it replaces, or
+    between the net's spikes.
 
     Parameters
     ----------
@@ -403,19 +403,15 @@ def _compared(recogniser: Recogniser, utterances: Sequence[Utterance], trained: 
     InputError
         It is worse.
     """
-    ways = {"between spikes": None, "by the boundary model so far": recogniser.boundaries, "by the new one": trained}
-    measured = {way: measure(recogniser, utterances, model) for way, model in ways.items() if model or "spikes" in way}
-    found = {way: errors for way, errors in measured.items() if errors is not None}
-    if not found:
+    before, now = (measure(recogniser, utterances, model) for model in (recogniser.boundaries, trained))
+    if before is None or now is None:
         return "; dev has no times, or other phones than the model: not compared"
-    *_, (_, new) = found.items()
-    best = min(found, key=lambda way: float(found[way]["median_error_ms"]))
-    if new["median_error_ms"] > found[best]["median_error_ms"]:
-        what = f"on dev the boundaries become worse: {best} {_text(found[best])}; by the new one {_text(new)}"
-        raise InputError(f"{what}; nothing is saved", "train on more speech, and check its times")
-    trained.spread = new.get("spread") or trained.spread
-    lines = [f"\n  {way}: {_text(errors)}" for way, errors in found.items()]
-    return f"; {new['boundaries']} boundaries of dev" + "".join(lines)
+    what = "by the boundary model so far" if recogniser.boundaries else "between spikes"
+    told = f"{what}: {_text(before)}", f"by the new one: {_text(now)}"
+    if now["median_error_ms"] > before["median_error_ms"]:
+        raise InputError(f"on dev they become worse, {', '.join(told)}", "train on more speech, and check its times")
+    trained.spread = now["spread"] or trained.spread
+    return "\n  ".join((f"; {now['boundaries']} boundaries of dev", *told))
 
 
 def _with_times(utterances: Sequence[Utterance]) -> list[Utterance]:

@@ -43,6 +43,13 @@ def test_boundaries_are_learned_kept_and_used(speechctc: Command, corpus: Path, 
     assert done.status == 0 and "boundaries of dev\n  between spikes: median error" in done.out
     before, after = (float(line.split("median error ")[1].split()[0]) for line in done.out.splitlines()[1:])
     assert after < 5 and after < before / 2
+    for grid in (corpus / "train").glob("*.TextGrid"):  # labels that are wrong by half a tone are learned, not kept
+        labels = [Interval(0.1 * k, 0.1 * k + 0.1, phone) for k, phone in enumerate(PHONES)]
+        grid.write_text(textgrid_text(2.0, {"phones": labels}))
+    known = Path("model", FILE).read_bytes()
+    worse = speechctc("train-boundaries", "--model", "model", "--fresh", *SETTINGS)
+    assert worse.status == 2 and "become worse, by the boundary model so far: median error" in worse.err
+    assert Path("model", FILE).read_bytes() == known
     assert speechctc("export", "exported", "--model", "model").status == 0
     assert Path("exported", FILE).read_bytes() == Path("model", FILE).read_bytes()
     song = ["low", "high", "mid", "top"]
