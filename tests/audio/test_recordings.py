@@ -71,19 +71,6 @@ def test_ids_are_unique_and_without_blanks() -> None:
     assert ids([Recording(Path("q/deep/u.wav"), Path("deep/u"))]) == ["deep/u"]
 
 
-def test_the_file_beside_is_first_the_one_with_the_whole_name(here: Path) -> None:
-    touch("a.mp3", "a.TextGrid")
-    assert Siblings().find(Path("a.mp3"), [".textgrid"]) == Path("a.TextGrid")
-    touch("a.mp3.TextGrid")
-    assert Siblings().find(Path("a.mp3"), [".textgrid"]) == Path("a.mp3.TextGrid")
-
-
-def test_what_is_left_out_is_said_in_printable_lines(tmp_path: Path) -> None:
-    (tmp_path / "a\x08\n.pcm").touch()
-    (line,) = left_out([tmp_path])
-    assert "a\\x08\\n.pcm left out" in line and line.isprintable()
-
-
 def test_links_that_are_passed_over_are_named(here: Path) -> None:
     """Dead ones, those in a circle, and those to folders: by all who read a folder of recordings."""
     (here / "in").mkdir()
@@ -134,6 +121,7 @@ def test_what_belongs_to_another_is_not_taken(here: Path, label: str) -> None:
         ("ab.wav AB.flac Ab.TextGrid", "AB.flac", GRID, None),
         ("ANNA.ogg anna.txt Anna.lab", "ANNA.ogg", [".lab", ".txt"], None),  # two names in other case
         ("ANNA.ogg anna.txt Anna.lab ANNA.txt", "ANNA.ogg", [".lab", ".txt"], "ANNA.txt"),
+        ("a.mp3 a.mp3.TextGrid a.TextGrid", "a.mp3", GRID, "a.mp3.TextGrid"),
         ("b.mp3 B.mp3.TextGrid B.TextGrid", "b.mp3", GRID, "B.mp3.TextGrid"),  # one name, the first is preferred
         ("a.wav A.phn a.lab", "a.wav", [".phn", ".lab"], "a.lab"),  # an exact name before a preferred ending
         ("a.wav", "nowhere/a.wav", GRID, None),

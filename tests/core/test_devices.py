@@ -39,8 +39,3 @@ def test_auto_is_bfloat16_where_the_hardware_multiplies_it(able: bool, monkeypat
         device = torch.device(name)
         assert choose_precision(device, "auto") == ("bfloat16" if able else "float32")
         assert choose_precision(device, "float16") == "float16"
-
-
-def test_a_machine_that_does_not_know_what_it_can_takes_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
-    assert choose_precision(torch.device("cpu"), "auto") == "float32"

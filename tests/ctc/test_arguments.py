@@ -170,6 +170,10 @@ def test_the_keywords_of_pytorch_are_taken(case: Case) -> None:
         ({"logits": LOGITS.int()}, "logits are torch.int32"),
         ({"logits": LOGITS[0, 0]}, r"logits have shape \(6,\)"),
         ({"logits": LOGITS[:, :0]}, "there are 0 samples"),
+        (
+            {"logits": LOGITS[:, :0], "targets": TARGETS[:0], "input_lengths": [], "target_lengths": []},
+            "batch is empty",
+        ),
         ({"blank": 6}, r"blank 6 is outside 0\.\.5"),
         ({"blank": -1}, r"blank -1 is outside 0\.\.5"),
         ({"reduction": "max"}, "reduction is 'max'; it must be one of none, mean, sum"),
@@ -190,11 +194,6 @@ def test_what_does_not_fit_is_named(changed: dict[str, Any], message: str) -> No
     }
     with pytest.raises(ValueError, match=message):
         ctc_loss(**(arguments | changed))
-
-
-def test_an_empty_batch() -> None:
-    with pytest.raises(ValueError, match="the batch is empty"):
-        ctc_loss(LOGITS[:, :0], TARGETS[:0], [], [])
 
 
 def test_bad_labels_in_padding_are_fine() -> None:

@@ -53,15 +53,6 @@ def test_a_shard_of_skipped_utterances_alone_can_be_read(tmp_path: Path) -> None
     assert shard.ids == () and shard.static.shape == (0, 7) and shard.moments.count == 0
 
 
-@pytest.mark.parametrize("cut", [0, 7, 100, -1])
-def test_a_shard_cut_short_is_named(tmp_path: Path, cut: int) -> None:
-    path = tmp_path / "s.safetensors"
-    write(path, utterance("u", 20, (1,)))
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(InputError, match=r"s\.safetensors.*extract"):
-        read_shard(path)
-
-
 def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "s.safetensors"
     write(path, utterance("u", 20, (1,)))
