@@ -29,7 +29,6 @@ def on_cluster(
     address: str,
     work: Callable[..., Result],
     items: Iterable[Item],
-    versions: Callable[[], Mapping[str, str]],
     size: Callable[[Item], int] = lambda item: 1,
     most: int = 64,
     shared: Any = None,
@@ -42,8 +41,6 @@ def on_cluster(
         Of the scheduler: ``tcp://host:8786``.
     work, items, size, most
         As for `speechctc.core.parallel.in_processes`; two items a thread of the cluster are begun in any case.
-    versions : callable
-        A function of a module: what must be installed alike here and on each worker.
     shared : optional
         Sent to each worker once; the work is then ``work(shared, item)``.
 
@@ -62,7 +59,7 @@ def on_cluster(
         threads = sum(client.nthreads().values())
         if not threads:
             raise InputError(f"{address}: the scheduler has no workers", f"run: dask worker {address}")
-        _check_versions(client, address, versions)
+        _check_versions(client, address)
         given = () if shared is None else (client.scatter(shared, broadcast=True, hash=False),)
         submit = partial(client.submit, work, *given, pure=False)
         yield ordered(lambda item: _Begun(submit(item)), items, 2 * threads, size, most)
@@ -93,8 +90,8 @@ class _Begun(NamedTuple):
 
 
 def versions() -> dict[str, str]:
-    """Return what must be alike on all machines for their results to be."""
-    names = ("torch", "torchaudio", "numpy", "soundfile")  # without torch some commands work, too
+    """Return what must be alike on all machines for their results to be: Python, and packages, as far as installed."""
+    names = ("torch", "torchaudio", "numpy", "soundfile", "numba", "praat-parselmouth")
     packages = {name: each.version for name in names for each in distributions(name=name)}
     return {**packages, "speechctc": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
 
@@ -153,7 +150,7 @@ async def _call(address: str, arguments: Mapping[str, Any]) -> None:
     await comm.close()
 
 
-def _check_versions(client: Any, address: str, versions: Callable[[], Mapping[str, str]]) -> None:
+def _check_versions(client: Any, address: str) -> None:
     try:
         found = client.run(versions)
     except Exception as error:  # Dask turns what a worker raises while it unpacks work into a plain Exception

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording
-from speechctc.core import cluster
 from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import Result, WorkerEnded, map_in_threads, shared_among, threads
@@ -70,18 +68,9 @@ def on_workers(
     return worked_on(address, way, recogniser, zip(paths, paths, strict=True))
 
 
-def versions() -> dict[str, str]:
-    """Return what must be alike on all machines for their results to be."""
-    return {**cluster.versions(), "numba": version("numba")}
-
-
 @contextmanager
 def worked_on(
-    address: str,
-    work: Callable[[Any, Path, Any], Result],
-    shared: Any,
-    items: Iterable[tuple[Path, Any]],
-    versions: Callable[[], Mapping[str, str]] = versions,
+    address: str, work: Callable[[Any, Path, Any], Result], shared: Any, items: Iterable[tuple[Path, Any]]
 ) -> Iterator[Iterator[Result | InputError]]:
     """Offer the result of each recording, in order, or the error of one that nothing can be made of.
 
@@ -95,8 +84,6 @@ def worked_on(
         What each worker gets a copy of: a recogniser on the CPU, settings.
     items : iterable of (Path, object)
         Relative paths are from the working folder, which has the same path on each worker.
-    versions : callable
-        As for `on_cluster`.
 
     Raises
     ------
@@ -104,7 +91,7 @@ def worked_on(
         As `on_cluster`; or a recording is not on a worker.
     """
     try:
-        with on_cluster(address, partial(_there, Path.cwd(), work), items, versions, shared=shared) as results:
+        with on_cluster(address, partial(_there, Path.cwd(), work), items, shared=shared) as results:
             yield results
     except WorkerEnded:
         raise InputError(

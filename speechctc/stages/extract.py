@@ -27,7 +27,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
-from speechctc.core.cluster import on_cluster, shared_recording, versions
+from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.errors import InputError, counted, counted_alike, first_few, printable
 from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
@@ -449,7 +449,7 @@ def _workers(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
     count = min(config.data.workers or several, max(len(jobs) // MIN_PARALLEL_UTTERANCES, 1))
     if config.data.cluster and jobs:
         work = partial(_extract_shared, Path.cwd(), config.features)
-        with on_cluster(config.data.cluster, work, jobs, versions, lambda job: job.frames, MAX_AHEAD) as results:
+        with on_cluster(config.data.cluster, work, jobs, lambda job: job.frames, MAX_AHEAD) as results:
             yield results
     elif count == 1:
         yield (extract_one(job, config.features) for job in jobs)

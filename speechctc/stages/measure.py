@@ -8,8 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
@@ -18,7 +16,7 @@ import numpy as np
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
 from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
-from speechctc.core import cluster, written
+from speechctc.core import written
 from speechctc.core.errors import InputError, optional, with_extra
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
@@ -176,13 +174,7 @@ def _results(jobs: Iterable[Job], choice: Choice) -> AbstractContextManager[Iter
         return nullcontext(attempt(lambda job: _measured(choice.settings, *job), job) for job in jobs)
     from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
 
-    return worked_on(choice.cluster, _measured, choice.settings, jobs, versions)
-
-
-def versions() -> dict[str, str]:
-    """Return what must be alike on all machines for their measurements to be."""
-    packages = ("praat-parselmouth",) if find_spec("parselmouth") else ()
-    return {**cluster.versions(), **{name: version(name) for name in packages}}
+    return worked_on(choice.cluster, _measured, choice.settings, jobs)
 
 
 class _Table(Writer):

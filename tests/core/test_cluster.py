@@ -118,13 +118,16 @@ def three(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
         yield address, started[:2]
 
 
-def test_a_cluster_without_workers_and_a_worker_that_lacks_a_package(address: str, tmp_path: Path) -> None:
+def test_a_cluster_without_workers_and_a_worker_that_lacks_a_package(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first of these tests: the others give the scheduler workers that stay."""
-    with pytest.raises(InputError, match="no workers"), on_cluster(address, square, [1], nothing_installed):
+    monkeypatch.setattr(cluster, "versions", nothing_installed)
+    with pytest.raises(InputError, match="no workers"), on_cluster(address, square, [1]):
         pass
     (tmp_path / "tests.py").write_text("")  # the worker cannot import this module
     with workers(address, tmp_path, lacking), pytest.raises(InputError, match="a worker cannot take work .*tests"):
-        with on_cluster(address, square, [1], nothing_installed):
+        with on_cluster(address, square, [1]):
             pass
 
 
@@ -238,7 +241,7 @@ def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
     address, _ = three
     config = write_config(tmp_path / "corpus")
     job = Job(Utterance("a", tmp_path / "corpus/audio/0-000.wav", ("low",)), (1,), 10)
-    with on_cluster(address, square, [*range(12), 13], nothing_installed, most=2) as results:
+    with on_cluster(address, square, [*range(12), 13], most=2) as results:
         assert [next(results) for _ in range(12)] == [number * number for number in range(12)]
         with pytest.raises(WorkFailed, match="ValueError: unlucky"):
             next(results)
@@ -254,14 +257,14 @@ def test_no_scheduler(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "SECONDS", 0.5)
     monkeypatch.setattr(distributed, "Client", None)  # one that fails to connect hangs when it is collected
     with pytest.raises(InputError, match=f"{address}: no Dask scheduler answers"):
-        with on_cluster(address, square, [1], nothing_installed):
+        with on_cluster(address, square, [1]):
             pass
 
 
 def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match=r"Dask is not installed; pip install '\.\[cluster\]'"):
-        with on_cluster("tcp://a:1", square, [1], nothing_installed):
+        with on_cluster("tcp://a:1", square, [1]):
             pass
 
 
