@@ -201,12 +201,6 @@ def test_the_cache_is_for_one_user(cache: Path, monkeypatch: pytest.MonkeyPatch)
     assert cubins.cubin("scale", SCALE, "sm_80") == b"compiled anew"
 
 
-@pytest.mark.parametrize("text", ["helper=4", "helpers=5", "chunk=16", "chunk", "fused_classes=129", "blocks=-1"])
-def test_a_tuning_that_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match=f"'{text}' "):
-        Tuning.parse(text)
-
-
 def test_cache_folder_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SPEECHCTC_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)

@@ -139,8 +139,9 @@ def test_shared_memory_of_both_kinds_fits_together(reports: dict[tuple[str, str,
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(("dtype", "real"), [(torch.float32, "f32"), (torch.float64, "f64")])
-@pytest.mark.parametrize("name", ["characters", "words"])
+@pytest.mark.parametrize(
+    ("name", "dtype", "real"), [("characters", torch.float32, "f32"), ("words", torch.float64, "f64")]
+)
 def test_a_product_whose_error_is_known_is_never_fused(name: str, dtype: torch.dtype, real: str) -> None:
     """Where a probability is split into a power of two and a rest; without `.rn` the assembler may fuse it."""
     texts = [nvrtc.compile_cubin(kernel, how, of, "PTX")[0] for of, kernel, how in kernels("sm_90", name, dtype)]
