@@ -175,7 +175,7 @@ print(known, is_compiled(torch.DTYPE), len(heard), loss.item(), logits.grad.doub
 
 
 def test_cache_and_an_old_processor(tmp_path: Path) -> None:
-    # A processor without AVX or F16C, which converts halves by itself, and whose code lands in a folder of its own: compiled once, then found.
+    # A processor without AVX or F16C, whose code lands in a folder of its own: compiled once, then found.
     environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": ""}
     script = COLD.replace("torch.DTYPE", "torch.float16")
     first, second = (run_forked(tmp_path, script, **environment).split() for _ in range(2))
