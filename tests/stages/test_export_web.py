@@ -45,7 +45,6 @@ def test_its_name_or_format_says_what_is_written(tiny_model: Path, here: Path) -
     assert (here / "given" / "weights.safetensors").is_file()
     for out, form, said in (
         ("a.onnx", "web", "by its name this is not"),
-        ("b.html", "onnx", "by its name this is not"),
         ("b", "onnx", "by its name this is not"),
         ("b", "pdf", "choose from: folder, onnx, web"),
     ):
