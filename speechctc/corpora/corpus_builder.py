@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ from speechctc.phones.inventory import (
     FOUND,
     SILENCES,
     Inventory,
-    Spellings,
     inventory_of,
     named_inventory,
     nfc,
@@ -76,7 +76,7 @@ class CorpusBuilder:
         return builder
 
     def __post_init__(self) -> None:
-        self._spellings = Spellings()
+        self._form = cache(nfc)  # equal labels are one object, so that a large corpus takes less memory
         self._ignored = frozenset(map(nfc, self.ignored))
         self._left_out: Counter[str] = Counter()
         self._written: Counter[str] = Counter()  # labels before marks are split off, where each should be a phone
@@ -96,7 +96,7 @@ class CorpusBuilder:
         InputError
             A label is not in the phone set.
         """
-        labels = self._spellings.read(raw)
+        labels = tuple(map(self._form, raw))
         if self.rules.is_plain and self._ignored.isdisjoint(labels):
             chosen, kept = list(labels), list(range(len(labels)))
         else:
@@ -128,7 +128,7 @@ class CorpusBuilder:
             self.notes.append(note)
             self._warn_of_languages_without_dev()
         phones = self.phones or self._find_phones(words.words if words else ())
-        self.notes += self._spellings.notes() + self.rules.notes()
+        self.notes += self.rules.notes()
         if unused := self.rules.unused():
             self.warnings.append(f"corpus.map names labels that do not occur: {first_few(unused)}")
         if self._left_out:

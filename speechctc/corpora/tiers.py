@@ -11,7 +11,6 @@ name for which a ``*`` in ``corpus.tier`` stands, else the folder.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, takewhile
@@ -552,9 +551,6 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     utterances = [utterance for file in files for utterance in file.utterances]
     tiered = {u.speaker for file in files for u in file.utterances if u.speaker != file.labelled.speaker}
     builder.notes.append(_speakers(utterances, tiered))
-    folders = {Path(utterance.speaker) for utterance in utterances}
-    names = Counter(folder.name.lower() for folder in folders - {Path()})
-    builder.warn_of(sorted(each for each in folders if names[each.name.lower()] > 1), note_text("speakers alike"))
     if odd := [file.labelled.note for file in files if file.labelled.note]:
         builder.warnings.append(odd[0] + (f" (and {len(odd) - 1} more files)" if len(odd) > 1 else ""))
     _report_cuts(files, builder, config)

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,29 +50,6 @@ def tones_joined(label: str) -> str:
     runs = groupby(signs, key=lambda sign: sign in LETTER_TONES or unicodedata.combining(sign) > 0)
     parts = ("".join(sorted(run, key=lambda sign: sign in LETTER_TONES) if marks else run) for marks, run in runs)
     return "".join(parts)
-
-
-class Spellings:
-    """Convert labels to NFC, and count those that were in another form."""
-
-    def __init__(self) -> None:
-        self._changed: Counter[str] = Counter()
-        self._form = cache(nfc)
-
-    def read(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """Return the labels in NFC; equal labels are one object, so that a large corpus takes less memory."""
-        raw = tuple(labels)
-        composed = tuple(map(self._form, raw))
-        if composed != raw:
-            self._changed.update(new for new, old in zip(composed, raw, strict=True) if new != old)
-        return composed
-
-    def notes(self) -> list[str]:
-        """Return which labels were in another form and how often, in words; nothing where there were none."""
-        if not self._changed:
-            return []
-        what = "labels written as a letter and a mark, and read as one character (Unicode NFC)"
-        return [f"{what}: {self._changed.total()} ({first_few(sorted(self._changed))})"]
 
 
 def spelling_variants(labels: Iterable[str]) -> list[tuple[str, ...]]:

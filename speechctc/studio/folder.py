@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from speechctc.audio import sound_file
 from speechctc.audio.recordings import Siblings, find_recordings, left_out
 from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
@@ -192,7 +191,7 @@ class Folder:
                         document = self._documents.setdefault(name, document)
             self._write(name, document)  # what an interruption left
         except InputError as error:
-            self._rows[name] = self._broken(name, error)
+            self._rows[name] = {"state": "unreadable", "problem": str(error)}
 
     def _row(self, document: Document) -> dict[str, Any]:
         phones = list(document.phones)
@@ -206,13 +205,6 @@ class Folder:
             "confidence": sum(unsure) / len(unsure) if unsure else None,
             "lowest": min(unsure, default=None),
         }
-
-    def _broken(self, name: str, error: InputError) -> dict[str, Any]:
-        try:
-            seconds: float | None = sound_file.info(self.recordings[name]).seconds
-        except InputError:
-            seconds = None
-        return {"seconds": seconds, "state": "unreadable", "problem": str(error)}
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each recording, suspects first.

@@ -13,7 +13,6 @@ from speechctc.core.errors import InputError
 from speechctc.phones.inventory import (
     TIMIT61,
     Inventory,
-    Spellings,
     inventory_of,
     named_inventory,
     nfc,
@@ -75,14 +74,6 @@ def test_a_set_of_an_older_model_keeps_its_own_spellings_apart() -> None:
     both = Inventory("found", (TWO, ONE, "e\u0301"))
     assert both.encode([TWO, ONE]) == [1, 2]
     assert both.encode(["\u00e9", "e\u0301"]) == [3, 3]
-
-
-def test_what_was_written_in_two_ways_is_counted() -> None:
-    spellings = Spellings()
-    assert spellings.read([TWO, ONE, "x", TWO, "o\u0303"]) == (ONE, ONE, "x", ONE, "\u00f5")
-    (note,) = spellings.notes()
-    assert note.endswith(f"one character (Unicode NFC): 3 ({ONE}, \u00f5)")
-    assert Spellings().notes() == []
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,11 @@ def test_segments_are_those_of_panphon() -> None:
         assert ours == table.ipa_segs(unicodedata.normalize("NFD", word)), word
 
 
+def test_letters_with_a_diacritic_lose_it_too() -> None:
+    assert [apply_marks(each, {"diacritics": "strip"}) for each in "ɫɚɝ"] == [("l",), ("ə",), ("ɜ",)]
+    assert [apply_marks(each, {"length": "strip"}) for each in "ɫɚɝ"] == [("ɫ",), ("ɚ",), ("ɝ",)]
+
+
 def test_classes_are_those_of_unicodes_names() -> None:
     assert {kind_of(sign) for sign in "˥˩³\u0301\u0300"} == {"tone"}
     assert {kind_of(sign) for sign in "ʰʲʼ˞\u0303\u0329"} == {"diacritics"}

@@ -9,7 +9,7 @@ import pytest
 from speechctc.core.errors import InputError
 from speechctc.phones.espeak import ipa_phones
 from speechctc.phones.inventory import CMU39, Inventory, named_inventory
-from speechctc.phones.pronouncer import Pronouncer, read_dictionary
+from speechctc.phones.pronouncer import Pronouncer, divide, read_dictionary
 
 CMU = named_inventory("cmu39")
 
@@ -230,3 +230,13 @@ def test_faults_are_named(tmp_path: Path) -> None:
         read_dictionary(written(tmp_path, ";;; nothing\n"))
     with pytest.raises(InputError, match="no such dictionary"):
         read_dictionary(tmp_path / "none.dict")
+
+
+def test_stress_in_ipa_is_left_out(tmp_path: Path) -> None:
+    assert read_dictionary(written(tmp_path, "water\tˈw ɔː t ə\n")).words["water"] == (("w", "ɔː", "t", "ə"),)
+
+
+def test_phones_are_divided_by_the_readings_of_the_words() -> None:
+    assert divide("abxcd", ["ab", "", "cd"]) == [("a", "b"), (), ("x", "c", "d")]
+    assert divide("kn", ["kan", "n"]) == [("k",), ("n",)]
+    assert divide("", ["a", "b"]) == [(), ()]
