@@ -77,8 +77,8 @@ def loss_and_gradient(
         workspace = torch.empty(chosen.workspace_bytes, dtype=torch.uint8, device=logits.device)
         stream = torch.cuda.current_stream().cuda_stream
         ticket = gpu.ticket(stream)
-        words = (gpu.fault_address, ticket.data_ptr())
-        arguments = cuda_plan.pack(problem, chosen, gradient, losses, loss, workspace, words, zero_infinity)
+        given = (problem, chosen, gradient, losses, loss, workspace, gpu.fault_address, ticket.data_ptr())
+        arguments = cuda_plan.pack(*given, zero_infinity)
         if chosen.rows and size.all_rows > 0:
             gpu.kernel("rows", chosen.rows).launch(arguments, size.all_rows, chosen.row_threads, 0, stream)
         sweep = gpu.kernel("sweep", chosen.sweep)

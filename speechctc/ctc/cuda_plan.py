@@ -221,7 +221,8 @@ def pack(
     losses: Tensor,
     loss: Tensor | None,
     workspace: Tensor,
-    words: tuple[int, int],
+    fault: int,
+    ticket: int,
     zero_infinity: bool = False,
 ) -> bytes:
     """Lay out the arguments of the kernels.
@@ -240,9 +241,10 @@ def pack(
         One element: their sum or, by `Problem.mean`, their mean, if it is wanted.
     workspace : Tensor
         `chosen.workspace_bytes` bytes.
-    words : tuple of int
-        The address of two words, 0 at first, that the kernels write to when a length or a label is bad; and that of
-        an int32 on the device, 0 before a launch and after it, of no other launch at the same time.
+    fault : int
+        The address of two words, 0 at first, that the kernels write to when a length or a label is bad.
+    ticket : int
+        The address of an int32 on the device, 0 before a launch and after it, of no other launch at the same time.
     zero_infinity : bool
         Whether infinite losses count as 0.
     """
@@ -252,7 +254,8 @@ def pack(
     tensors = (logits, gradient, losses, loss, grad_output, *given, problem.target_lengths)
     return _ARGUMENTS.pack(
         *(0 if tensor is None else tensor.data_ptr() for tensor in tensors),
-        *words,
+        fault,
+        ticket,
         workspace.data_ptr(),
         *logits.stride(),
         *into.stride(),

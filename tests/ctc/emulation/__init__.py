@@ -78,8 +78,8 @@ def run(
     workspace = memory.empty((chosen.workspace_bytes,), torch.uint8)
     fault = torch.zeros(2, dtype=torch.int64)
     ticket = torch.zeros(1, dtype=torch.int32)
-    words = (fault.data_ptr(), ticket.data_ptr())
-    arguments = cuda_plan.pack(problem, chosen, gradient, losses, loss, workspace, words, zero_infinity)
+    given = (problem, chosen, gradient, losses, loss, workspace, fault.data_ptr(), ticket.data_ptr())
+    arguments = cuda_plan.pack(*given, zero_infinity)
     rows = problem.logits.shape[0] * problem.logits.shape[1]
     if chosen.rows and rows:
         launch("rows", chosen.rows, arguments, rows, chosen.row_threads, 0, seed)
