@@ -35,6 +35,7 @@ EQUIVALENTS = pairs(TABLES["equivalents"])  # characters that are another way to
 _SHAPES = str.maketrans(EQUIVALENTS | pairs(TABLES["look_alikes"]) | dict.fromkeys(TIES + TABLES["invisible"], ""))
 _DIGITS = str.maketrans("˥˦˧˨˩¹²³⁴⁵", "5432112345")
 _RAISED = str.maketrans("ʰʷʲ", "hwj")
+_TONE_LETTERS, _TONE_MARKS = frozenset("˥˦˧˨˩"), frozenset("\u0300\u0301\u0302\u0304\u030b\u030c\u030f")
 LETTER_TONES = "˥˦˧˨˩ꜛꜜ↗↘⁰¹²³⁴⁵⁶⁷⁸⁹"  # tones that are written after a letter, not on it
 _STRESS = "'ˌ"  # before a label; the shape of ˈ is '
 
@@ -56,13 +57,27 @@ def spelling_variants(labels: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the groups of different labels that may be one phone.
 
     Labels of a group look alike (``g`` and ``ɡ``), are two notations of a sound (``ʦ`` and ``t͡s``, ``kh``, ``kʰ``) or
-    of a tone (``53`` and ``˥˧``), or differ only in a stress mark before them or in capitals (``AA`` and ``aa``; but
-    ``tS`` and ``ts`` are two phones of SAMPA).
+    of a tone (``53`` and ``˥˧``), have tones as marks and as letters (``á`` and ``a˥˧``), or differ only in a stress
+    mark before them or in capitals (``AA`` and ``aa``; but ``tS`` and ``ts`` are two phones of SAMPA).
     """
     groups: dict[str, list[str]] = {}
+    toned: dict[str, list[str]] = {}
     for label in sorted(set(labels)):
         groups.setdefault(spelling_key(label).translate(_RAISED | _DIGITS), []).append(label)
-    return [tuple(group) for group in groups.values() if len(group) > 1]
+        toned.setdefault(_toneless(label), []).append(label)
+    found = [tuple(group) for group in groups.values() if len(group) > 1]
+    return found + [tuple(own) for group in toned.values() if len(own := _in_two_notations(group)) > 1]
+
+
+def _toneless(label: str) -> str:
+    return "".join(sign for sign in unicodedata.normalize("NFD", label) if sign not in _TONE_LETTERS | _TONE_MARKS)
+
+
+def _in_two_notations(labels: Iterable[str]) -> list[str]:
+    """Return the labels that have a tone, if some have it as a mark and others as letters; else none."""
+    signs = {label: frozenset(unicodedata.normalize("NFD", label)) for label in labels}
+    marks, letters = ([one for one in signs if signs[one] & kind] for kind in (_TONE_MARKS, _TONE_LETTERS))
+    return sorted({*marks, *letters}) if marks and letters and {*marks} != {*letters} else []
 
 
 def spelling_key(label: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from speechctc.core import files
+from speechctc.core.errors import InputError
 from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import (
     TUNED_FILE,
@@ -19,13 +20,7 @@ from speechctc.lm.search import (
     tuned_settings,
     write_tuned,
 )
-from speechctc.stages.lm_tune import (
-    Point,
-    Tuning,
-    best_point,
-    coarse_points,
-    fine_points,
-)
+from speechctc.stages.lm_tune import Point, Tuning, best_point, coarse_points, fine_points
 from tests.lm.test_rescore import lstm
 
 ONE, TWO = PhoneLM.learn([[1, 2, 3]], 4, 2), PhoneLM.learn([[1, 2, 2]], 4, 2)
@@ -52,6 +47,16 @@ def test_weights_of_each_language_model_are_kept(tmp_path: Path) -> None:
     assert find_tuned(tmp_path, ONE, lstm()) is None
 
 
+def test_what_someone_wrote_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / TUNED_FILE
+    write_tuned(path, entry(identity(ONE, None), 0.3))
+    path.write_text(path.read_text().replace("0.3", "0.9"))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="was changed by hand; move it away"):
+        write_tuned(path, entry("x", 0.1))
+    assert path.read_bytes() == before and tuned_settings(find_tuned(tmp_path, ONE, None))[0].endswith("=0.9")
+
+
 def test_points_lie_around_the_best_and_ties_go_to_the_lowest() -> None:
     coarse = [point for group in coarse_points((0.25, 0.75)) for point in group]
     assert len(set(coarse)) == len(coarse) == 40
@@ -60,11 +65,8 @@ def test_points_lie_around_the_best_and_ties_go_to_the_lowest() -> None:
         assert len({point[:2] for point in group}) == 1 and len(group) == 3
         assert all(0 < point.weight <= 0.35 and 0.4 <= point.bonus <= 1.6 for point in group)
     assert any(best in group for group in fine_points(best, (0.25, 0.75)))
-    errors = {
-        Point(0.5, 1, 0): np.array([2, 2]),
-        Point(0.2, 1, 0): np.array([1, 3]),
-        Point(0.1, 1, 0): np.array([9, 9]),
-    }
+    pairs = ((0.5, [2, 2]), (0.2, [1, 3]), (0.1, [9, 9]))
+    errors = {Point(weight, 1, 0): np.array(each) for weight, each in pairs}
     assert best_point(errors) == Point(0.2, 1, 0)
 
 

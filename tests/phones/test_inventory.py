@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from speechctc.core.errors import InputError
 from speechctc.phones.inventory import (
+    CMU39,
+    TIMIT39,
+    TIMIT48,
     TIMIT61,
     Inventory,
     inventory_of,
@@ -18,6 +21,11 @@ from speechctc.phones.inventory import (
     nfc,
     spelling_variants,
 )
+
+
+def test_the_sets_have_their_published_sizes() -> None:
+    assert [len(TIMIT61), len(TIMIT48), len(TIMIT39), len(CMU39)] == [61, 48, 39, 39]
+    assert all(len(set(labels)) == len(labels) for labels in (TIMIT61, TIMIT48, TIMIT39, CMU39))
 
 
 @given(st.lists(st.sampled_from(TIMIT61)))
@@ -92,6 +100,7 @@ def test_a_set_of_an_older_model_keeps_its_own_spellings_apart() -> None:
         ("' ˈ", ["' ˈ"]),
         ("kh kʰ k", ["kh kʰ"]),
         ("53 ˥˧ 51", ["53 ˥˧"]),
+        ("á a a˥˧ e˥ ó", ["a˥˧ á"]),
         ("o˥˧̃˧˩ õ˥˧˧˩ õ˥˧", ["o˥˧̃˧˩ õ˥˧˧˩"]),
         ("Sangpha sangpha", ["Sangpha sangpha"]),
     ],

@@ -86,3 +86,10 @@ def test_a_copy_is_made_with_what_was_learned_or_not_at_all(here: Path) -> None:
     with pytest.raises(OSError, match="No space"):
         write_learned(BUILT_IN, own_folder(BUILT_IN), fail, Recorder())
     assert not list(here.glob("*english*")) and own_folder(BUILT_IN) == Path("english")
+
+
+def test_what_is_in_the_way_of_the_copy_is_kept(speechctc: Command, here: Path) -> None:
+    (here / "english").mkdir()
+    (here / "english" / "notes.txt").write_text("mine")
+    assert "english: is in the way of a copy" in one_line_error(speechctc("calibrate", "--model", "english"))
+    assert [path.name for path in (here / "english").iterdir()] == ["notes.txt"]
