@@ -69,7 +69,7 @@ def calibrate(
     if len(right) < MIN_CALIBRATION_PHONES:
         raise InputError(
             f"{split}: the model finds {len(right)} phones in it, calibration needs {MIN_CALIBRATION_PHONES}",
-            "train on",
+            "put more recordings into it, or train on",
         )
     slope, intercept = fit(posteriors, right)
     unseen = cross_validated(posteriors, right, numbers)

@@ -28,7 +28,7 @@ def plot(folders: Sequence[Path], out: Path, overwrite: bool = False) -> list[st
     """
     form = image_format(out)
     written.refuse_changed([out], overwrite)
-    named = [path for path in folders if path.is_dir()] or folders  # runs/sweep/* names its sweep.json, too
+    named = [path for path in folders if not path.is_file()] or folders  # runs/sweep/* names its sweep.json, too
     runs = {str(folder): read_epochs(folder) for folder in dict.fromkeys(named)}
     written.write_bytes(out, draw_curves(runs, form), overwrite)
     return [_line(name, epochs) for name, epochs in runs.items()]

@@ -87,7 +87,7 @@ def test_what_cannot_be_plotted_is_refused_in_a_line(here: Path) -> None:
     run = write_run(Path("a"), 2)
     for folders, out, wrong in (
         ([run], "curves.doc", "not the ending of a picture"),
-        ([Path("b")], "c.png", "b: no such folder"),
+        ([run, Path("b")], "c.png", "b: no such folder"),
         ([here], "c.png", "no metrics.jsonl in it"),
         ([write_run(Path("c"), 2, loss="x")], "c.png", "line 1: not an epoch's record"),
     ):
