@@ -155,6 +155,8 @@ class CorpusConfig(Section):
     @classmethod
     def _is_known(cls, value: str, info: ValidationInfo) -> str:
         if value not in KEYS_OF_KIND and info.context == TYPED:
+            if value == "flite":
+                raise ValueError("flite was removed; corpus.kind=espeak speaks, train.init_from=english begins better")
             plugins.find("corpus", value, tuple(KEYS_OF_KIND))
         return value
 

@@ -59,6 +59,7 @@ def test_override_leaves_the_original_alone() -> None:
         ("model.kernel=[2, 5]", "odd"),
         ("features.high_hz=9000", "8000 Hz"),
         ("corpus.kind=disk", "'demo' or 'espeak'"),
+        ("corpus.kind=flite", "flite was removed; corpus.kind=espeak"),
         ("train.epochs", "key=value"),
         ("model.convs=[1,", "not YAML"),
         ("features.window_ms=0.1", "window_ms 0.1 must be at least 1 ms"),
