@@ -184,7 +184,8 @@ def _setting(text: str) -> tuple[str, Any]:
         raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
     name, dot, last = key.strip().rpartition(".")
     value = parse_yaml(raw, f"{_abbreviated(text)}: the value is not YAML", "quote it")
-    refuse_removed({name: {last: value}}, f"on the command line: {_abbreviated(text)}")
+    section, _, inner = name.partition(".")
+    refuse_removed({section: {inner or last: value}}, f"on the command line: {_abbreviated(text)}")
     if name in _SECTIONS and last in (names := _SECTIONS[name].OLD_NAMES):
         _tell_renamed(name, last, names[last])
         last = names[last]

@@ -93,10 +93,15 @@ class EspeakConfig(Section):
     """lowest and highest pitch setting of eSpeak NG, 0 to 99"""
 
 
+# The settings of a second synthesiser, which every config of before had, at their defaults.
+FLITE: dict[str, Any] = {"text": None, "utterances": 2200, "held_out": 0.05, "words": [3, 14], "noise_db": -60.0}
+FLITE |= {"seed": 0, "stretch": [0.75, 1.35], "pitch": [0.8, 1.35]}
+
+
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    REMOVED = {"flite": None}  # the settings of a second synthesiser, which every config had
+    REMOVED = {"flite": Removed((FLITE,), "leave it out: corpus.kind=espeak speaks")}
 
     kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak"] | str
     """how the corpus is laid out on disk; or the name of a reader of one's own"""

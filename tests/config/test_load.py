@@ -11,7 +11,7 @@ from speechctc.config.load import (
     override,
     parse_config,
 )
-from speechctc.config.schema import KEYS_OF_KIND, KEYS_OF_OWN, NO_RUN, Config, CorpusConfig
+from speechctc.config.schema import FLITE, KEYS_OF_KIND, KEYS_OF_OWN, NO_RUN, Config, CorpusConfig
 from speechctc.core.errors import InputError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -142,6 +142,7 @@ def test_a_key_under_its_old_name_is_read_in_every_layer_and_told_once(
         ("train.average_best", "false", "true", "train.ema"),
         ("train.tensorboard", "false", "true", "metrics.jsonl"),
         ("data.unlabelled", "null", "more", "speechctc decode"),
+        ("corpus.flite", str(FLITE).replace("None", "null"), "{seed: 1}", "espeak"),
     ],
 )
 def test_a_key_of_earlier_versions_is_refused_with_what_replaces_it_where_it_did_something(
@@ -151,10 +152,11 @@ def test_a_key_of_earlier_versions_is_refused_with_what_replaces_it_where_it_did
     for place, value in (("off", off), ("used", used)):
         (tmp_path / f"{place}.yaml").write_text(f"base: demo\nrun: runs/demo\n{section}: {{{name}: {value}}}")
     assert load_config(tmp_path / "off.yaml", [f"{key}={off}"]) == load_config("demo")
-    for source, settings in ((tmp_path / "used.yaml", []), ("demo", [f"{key}={used}"])):
+    for source, settings in ((tmp_path / "used.yaml", []), ("demo", [f"{key}={used}"]), ("demo", [f"{key}.a={used}"])):
         with pytest.raises(InputError, match=rf"the key '{key}' was removed; .*{instead}"):
             load_config(source, settings)
-    old = {"corpus": {"kind": "demo"}, section: {name: used}, "features": {"code": "f00d"}}
+    old: dict[str, dict[str, str]] = {"corpus": {"kind": "demo"}, "features": {"code": "f00d"}}
+    old.setdefault(section, {})[name] = used
     assert parse_config(old, "a model") == Config(corpus=CorpusConfig(kind="demo"))
 
 
