@@ -401,11 +401,14 @@ class Reader:
 
     def __init__(self, language: str, instead: str = ALONE) -> None:
         self._speaker = _speaker()
-        self.data = self._speaker.data
         self._voice = find_voice(language, voices(), instead)
         self.language = self._voice.languages[0]
         self.note = alias_note(language, self._voice)
-        if not self.read("a i u 1 2 3"):
+        about = (self._speaker.data / "lang" / self._voice.file).read_text(encoding="utf-8")
+        named = re.search(r"^dictionary\s+(\S+)", about, re.MULTILINE)
+        name = named[1] if named else self.language.partition("-")[0]
+        self.dictionary = self._speaker.data / f"{name}_dict"
+        if not self.dictionary.is_file():
             what = f"eSpeak NG knows the name of the language {language!r}, but has no dictionary of it"
             raise InputError(what, f"choose a related language, or {instead}")
 
@@ -546,14 +549,12 @@ def _letters(reader: Reader) -> list[str]:
     found = large + [letter for letter in sorted(small) if _is_read(reader, letter)]
     if found:
         return found
-    ruled = _letters_with_rules(reader.data / f"{reader.language.partition('-')[0]}_dict")
+    ruled = _letters_with_rules(reader.dictionary)
     return sorted({*_LATIN, *(letter for letter in ruled if unicodedata.name(letter, "").startswith("LATIN"))})
 
 
 def _letters_with_rules(dictionary: Path) -> set[str]:
     """Return the letters that a compiled dictionary of eSpeak NG has groups of rules for."""
-    if not dictionary.is_file():
-        return set()
     raw = dictionary.read_bytes()
     rules = raw[struct.unpack_from("<i", raw, 4)[0] :]
     return {letter.lower() for group in _GROUP.findall(rules) for letter in group.decode("utf-8", "ignore")}
