@@ -40,6 +40,8 @@ SYSTEM_ERROR = 2  # of sndfile.h
 FULL = 1 << 20  # bytes free on a disk, of which a write takes the last
 
 LEAVE_OUT = "copy it again, or leave it out"
+STDIN = Path("standard input")
+NOTHING_CAME = f"{STDIN}: empty", "check the program that sends the sound"
 
 Sound: TypeAlias = soundfile.SoundFile | Decoded  # an open recording
 
@@ -234,7 +236,8 @@ def mono_blocks(
         yield np.ascontiguousarray(block[:, 0]) if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
         done += len(block)
     if done == 0:
-        raise InputError(f"{path}: none of its samples can be decoded", LEAVE_OUT)
+        damaged = f"{path}: none of its samples can be decoded", LEAVE_OUT
+        raise InputError(*(NOTHING_CAME if path == STDIN else damaged))
 
 
 def _check_samples(block: NDArray[np.float32], path: Path, done: int, rate: float) -> None:
@@ -458,16 +461,16 @@ def opened_stdin(
     if raw_rate:
         raw = {"format": "RAW", "subtype": "PCM_16", "endian": "LITTLE", "channels": 1, "samplerate": raw_rate}
         with soundfile.SoundFile(sys.stdin.fileno(), closefd=False, **raw) as file:
-            yield Blocks(file, mono_blocks(file, Path("-"), _size(raw_rate), channel), rate)
+            yield Blocks(file, mono_blocks(file, STDIN, _size(raw_rate), channel), rate)
         return
     head = _read_head(sys.stdin.fileno())
     if not head:
-        raise InputError("standard input: empty", "check the program that sends the sound")
+        raise InputError(*NOTHING_CAME)
     if not head.startswith(STORED) and head[4:8] != b"ftyp":
         pipe = _Pipe(head)
         with pipe.open() as file:
             check_rate(file, "standard input")
-            yield _Live(pipe, file, mono_blocks(file, Path("-"), _size(file.samplerate), channel), rate)
+            yield _Live(pipe, file, mono_blocks(file, STDIN, _size(file.samplerate), channel), rate)
         return
     say("standard input is no WAV: it is read to its end before decoding; WAV is decoded live")
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:

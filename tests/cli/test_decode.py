@@ -248,14 +248,18 @@ def test_standard_input_gives_what_the_file_gives(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [(b"these are words, not samples", "standard input: not WAV"), (b"", "standard input: empty; check the program")],
+    ("given", "said", "more"),
+    [
+        (b"these are words, not samples", "standard input: not WAV", ()),
+        (b"", "standard input: empty; check the program", ()),
+        (b"", "standard input: empty; check the program", ("--raw", "16000", "--live")),
+    ],
 )
 def test_what_is_not_wav_on_standard_input_is_said(
-    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], given: bytes, said: str
+    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None], given: bytes, said: str, more: tuple[str, ...]
 ) -> None:
     pipe_in(given)
-    assert said in one_line_error(speechctc("decode", "-"))
+    assert said in one_line_error(speechctc("decode", "-", *more))
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:
