@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -70,6 +70,17 @@ def _options(
     ] = False,
 ) -> None:
     pass
+
+
+def _show_usage(error: Any, file: Any = None) -> None:
+    """Print what is wrong with a command line in one line, of which typer makes four."""
+    what = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".?")
+    name = error.ctx.command_path if error.ctx else "speechctc"
+    say(f"{what[:1].lower()}{what[1:]}; see {name} --help")
+
+
+USAGE_ERROR: Any = typer.BadParameter.__base__  # it has no public name
+USAGE_ERROR.show = _show_usage
 
 
 def _is_interruption(end: SystemExit) -> bool:

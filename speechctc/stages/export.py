@@ -77,6 +77,9 @@ def form_of(out: Path, form: str | None) -> str:
     meant = ENDINGS.get(out.suffix.lower(), "folder")
     if form not in (None, "folder", *ENDINGS.values()):
         raise InputError(f"--format {form}: there is no such format", "choose from: folder, onnx, web")
+    if form is None and meant == "folder" and out.suffix[1:].isalpha() and not out.is_dir():
+        fix = f"end the name in one of {' '.join(ENDINGS)}, or let it be a folder: --format folder"
+        raise InputError(f"{out}: no format has the ending {out.suffix}", fix)
     if form not in (None, meant) and (form, meant) != ("web", "folder"):
         raise InputError(f"{out}: by its name this is not of the format {form}", "name another place")
     return form or meant

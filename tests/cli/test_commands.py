@@ -128,6 +128,9 @@ def test_evaluate_on_another_table_with_another_folding(speechctc: Command, ther
         (("extract", "--config", "tones.yaml", "corpus.kind=timit", "corpus.root=nowhere"), "nowhere"),
         (("evaluate", "--model", "nowhere"), "no such folder"),
         (("decode", "tones.yaml", "--model", "features"), "neither a checkpoint nor a run"),
+        (("dekode",), "no such command 'dekode'. Did you mean 'decode'; see speechctc --help"),
+        (("decode", "--modell", "a"), "no such option: --modell (Possible options: --model); see speechctc decode"),
+        (("export", "a.zip", "--model", "english"), "no format has the ending .zip"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
