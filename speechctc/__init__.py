@@ -176,13 +176,14 @@ def evaluate(
     InputError
         As the command says: there is no such model or split, or no utterance of it can be scored.
     """
+    reporter = _reporter(reporter)
     from speechctc.inference.recogniser import Recogniser
     from speechctc.model.checkpoint import find_checkpoint
     from speechctc.stages.evaluate import evaluate as run
 
     if not isinstance(model, Recogniser):
         model = Recogniser.load(find_checkpoint(None if model is None else Path(model)))
-    return run(model, split, settings, _reporter(reporter))
+    return run(model, split, settings, reporter)
 
 
 def register_features(name: str, kind: type[FeatureExtractor]) -> None:
@@ -237,11 +238,11 @@ def register_augmentation(name: str, change: Callable[..., Tensor]) -> None:
 
 
 def _register(group: Literal["features", "corpus", "augmentation"], name: str, made: Any) -> None:
+    import speechctc.core.plugins as plugins
     from speechctc.config.schema import KEYS_OF_KIND, KINDS, AugmentConfig
-    from speechctc.core.plugins import register
 
     taken = {"features": KINDS, "corpus": KEYS_OF_KIND, "augmentation": AugmentConfig.model_fields}
-    register(group, name, made, taken[group])
+    plugins.register(group, name, made, taken[group])
 
 
 def _check_torch() -> None:
