@@ -392,7 +392,8 @@ def train_boundaries(
     trained = BoundaryModel(arrays_of(net.state_dict()), rate)
     note = _compared(recogniser, corpus.splits["dev"], trained)  # sets its spread
     write_learned(folder, own, lambda place: files.write_file(place / boundary_model.FILE, trained.save), reporter)
-    return f"trained on {sum(len(each.frames) for each in examples) * SHIFT_MS / 60_000:.1f} minutes with times{note}"
+    minutes = sum(len(each.frames) for each in examples) * SHIFT_MS / 60_000
+    return f"trained on {minutes:.1f} minutes with times{note}\nwritten: {own / boundary_model.FILE}"
 
 
 def _compared(recogniser: Recogniser, utterances: Sequence[Utterance], trained: BoundaryModel) -> str:

@@ -41,7 +41,9 @@ def test_boundaries_are_learned_kept_and_used(speechctc: Command, corpus: Path, 
     shutil.copytree(tiny_model / "best", "model")
     done = speechctc("train-boundaries", "--model", "model", "--fresh", *SETTINGS)
     assert done.status == 0 and "boundaries of dev\n  between spikes: median error" in done.out
-    before, after = (float(line.split("median error ")[1].split()[0]) for line in done.out.splitlines()[1:])
+    *told, where = done.out.splitlines()[1:]
+    before, after = (float(line.split("median error ")[1].split()[0]) for line in told)
+    assert where == f"written: {Path('model', FILE)}"
     assert after < 5 and after < before / 2
     for grid in (corpus / "train").glob("*.TextGrid"):  # labels that are wrong by half a tone are learned, not kept
         labels = [Interval(0.1 * k, 0.1 * k + 0.1, phone) for k, phone in enumerate(PHONES)]
