@@ -176,18 +176,19 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
             config = find(result)
             corpus = read_corpus(config) if config else None
         except InputError as error:
-            result.to_test = result.to_test or _to_test(config)
-            if settings and result.to_test is None and not result.of_words:  # what was asked for does not do
+            result.to_test, is_draft = result.to_test or _to_test(config), NOT_CORRECTED in str(error)
+            is_asked = bool(settings) and not result.of_words
+            if (is_asked or (is_draft and not recordings)) and result.to_test is None:  # there is nothing else
                 raise
             result.notes.append(f"not used: {error}")
-            result.hints |= {"mend"} if kind == "table" else {"drafts"} if NOT_CORRECTED in str(error) else set()
+            result.hints |= {"mend"} if kind == "table" else {"drafts"} if is_draft else set()
             continue
         if config and corpus:
             _add_labelled(result, *_divided(result, config, corpus))
             result.notes += _held_out(result, config)
             return result
     if not result.recordings:
-        first = f" ({result.notes[0]})" if result.notes else ""
+        first = next((f" ({note})" for note in result.notes if note.startswith("not used")), "")
         fix = "name the folder that holds your recordings (WAV, FLAC, OGG, MP3, ...) and their TextGrids or tables"
         raise InputError(f"{folder}: no recordings in this folder, and no table that names recordings{first}", fix)
     result.sound = audio_facts(result.recordings)

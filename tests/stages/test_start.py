@@ -12,6 +12,7 @@ import pytest
 import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.eaf import eaf_text
 from speechctc.audio.recordings import find_recordings
 from speechctc.config.load import load_config
 from speechctc.core import written
@@ -240,6 +241,10 @@ def test_what_decode_wrote_and_nobody_corrected_is_no_label(here: Path) -> None:
     made = start(Path("mine"))
     assert made.config is not None and made.description.count("as-it-was") == 1
     assert "nobody has corrected them" in made.description
+    del tiers["score"]
+    written.write_text(Path("elan/r.eaf"), eaf_text(tiers, Path("mine/A/r0.wav")))
+    with pytest.raises(InputError, match="nobody has corrected it"):
+        start(Path("elan"))
     config = load_config(made.config).corpus
     used = {each.audio.stem for split in read_corpus(config).splits.values() for each in split}
     assert {"corrected", "aligned"} <= used and "as-it-was" not in used
