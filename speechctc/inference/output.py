@@ -419,12 +419,14 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
             writer.to_folder(advance)
         else:
             writer.to_stream(aligned, advance)
-    reporter.warn(*writer.notes, *counted_alike(writer.failures))
+    failed, is_error = counted_alike(writer.failures), len(writer.failures) == total
+    reporter.warn(*writer.notes, *([] if is_error else failed))
+    reporter.note(*(f"speechctc: {each}" for each in failed if is_error))  # as the command line says errors
     if writer.made:
         reporter.note(f"wrote {writer.made:,} file{'s' * (writer.made > 1)} into {options.folder}")
     elif options.file is not None and not is_special(options.file) and len(writer.failures) < total:
         reporter.note(f"wrote {options.file}")
-    return 0 if not writer.failures else 2 if len(writer.failures) == total else 1
+    return 0 if not failed else 2 if is_error else 1
 
 
 def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter: Reporter) -> list[Recording]:
