@@ -253,7 +253,10 @@ def measure_command(given: Measure) -> None:
 
     check_some(given.audio)
     form = image_format(given.picture) if given.picture else ""
-    _, file, folder = choose_output(None, given.out)
+    try:
+        _, file, folder = choose_output(None, given.out)
+    except InputError:  # its ending is that of no format
+        file, folder = Path(str(given.out)), None
     if file is not None:
         refuse_input(file, given.audio)
         if file.suffix.lower() not in (".csv", ".txt"):
