@@ -12,7 +12,7 @@ from typer import Argument, Option
 from speechctc.cli import options as opt
 from speechctc.cli.options import check_places, new_reporter, show, show_scores, write_page
 from speechctc.core.bundled import NAMES
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, first_few, plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +276,7 @@ def measure_command(given: Measure) -> None:
         count, speakers = summary.recordings, list(summary.speakers)
         by = f", speakers: {first_few(speakers)}" if speakers else ""
         drawn = f"wrote {given.picture}: " if given.picture else ""
-        show(f"{drawn}{summary.phones:,} phones of {count} recording{'s'[: count - 1]}{by}", err=given.out is None)
+        show(f"{drawn}{plural(summary.phones, 'phone')} of {plural(count, 'recording')}{by}", err=given.out is None)
     if status:
         raise typer.Exit(status)
 

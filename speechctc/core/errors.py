@@ -155,6 +155,11 @@ def counted_alike(said: Sequence[tuple[Path, str]], with_numbers: bool = False) 
     return lines
 
 
+def plural(count: int, what: str) -> str:
+    """Return a number of things in words: ``"1 phone"``, ``"1,200 phones"``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def counted(counts: Counter[str], most: int = 8) -> str:
     """Return names with their counts in one line, the most frequent first: ``"a (5), b (2)"``."""
     ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))

@@ -21,7 +21,7 @@ from speechctc.audio.recordings import Siblings, files_below, find_recordings, l
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import MARKS, CorpusConfig
 from speechctc.core import written
-from speechctc.core.errors import InputError, counted, first_few
+from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
@@ -264,7 +264,7 @@ def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
         result.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
         beside = sum(siblings.find(path, [TEXTGRID]) is not None for path in result.recordings)
         if beside and config.kind == "table":
-            result.notes.append(f"not used: TextGrids beside {numbered(beside)}; corpus.kind=textgrid reads them")
+            result.notes.append(f"not used: {plural(beside, 'TextGrid')} of recordings; read by corpus.kind=textgrid")
     else:
         result.refused = sum(siblings.find(path, [TEXTGRID, ".phn"]) is not None for path in others.paths)
     result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
@@ -307,7 +307,7 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     chosen = _splits({path: len(each) for path, each in rows.items()}, result.folder)
     left = [str(path) for path in rows if path not in chosen.values()]
     if left:
-        result.notes.append(f"not used: {len(left)} more tables ({first_few(left, 3)})")
+        result.notes.append(f"not used: {plural(len(left), 'more table')} ({first_few(left, 3)})")
     if not {"language", "dictionary"} & set(result.given):
         result.of_words = not any(row.phones or "language" in dict(row.traits) for row in rows[chosen["train"]])
     if result.of_words and not result.recordings:
@@ -378,7 +378,7 @@ def _as_textgrids(result: Survey) -> CorpusConfig | None:
     if not grids:
         alone = sum(path.suffix.lower() == TEXTGRID for path in files_below(result.folder))
         if alone:
-            result.notes.append(f"not used: {alone} TextGrids without a recording of the same name in their folder")
+            result.notes.append(f"not used: {plural(alone, 'TextGrid')} with no recording of that name in the folder")
         return None
     return result.tiers("textgrid", grids)
 
@@ -427,7 +427,8 @@ class TierLabels:
     def to_text(self) -> str:
         """Return a short description."""
         examples = " ".join(entry.label for entry in self.entries[:4])[:30]
-        return f"{self.name!r} ({len(self.entries)} labels, mean duration {self.mean_seconds:.2f} s: {examples} ...)"
+        labels = plural(len(self.entries), "label")
+        return f"{self.name!r} ({labels}, mean duration {self.mean_seconds:.2f} s: {examples} ...)"
 
 
 def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
@@ -458,18 +459,18 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
             of_name = tiers.setdefault(tier_key(tier.name), TierLabels(tier.name))
             of_name.paths.add(path)
             of_name.entries += [entry for entry in tier.entries if entry.label]
-    kind = "files of ELAN" if grids and grids[0].suffix.lower() == EAF else "TextGrids"
+    kind = "ELAN file" if grids and grids[0].suffix.lower() == EAF else "TextGrid"
     if not tiers:
-        return "", f"not used: {len(grids)} {kind} without a tier of intervals{problem}"
+        return "", f"not used: {plural(len(grids), kind)} without a tier of intervals{problem}"
     described = "; ".join(tier.to_text() for tier in tiers.values())
     fit = [tier for tier in tiers.values() if tier.may_be_phones]
     if not fit:
-        return "", f"not used: {len(grids)} {kind}, none of whose tiers looks like phones: {described}"
+        return "", f"not used: {plural(len(grids), kind)}, none of whose tiers looks like phones: {described}"
     best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -len(tier.paths), tier.mean_seconds))
     name = _pattern([tier.name for tier in fit], best.name)
     if name == best.name:
         name = "|".join([name, *_instead(best, fit, tiers.get(tier_key("confidence")))])
-    return name, f"tiers of the {kind}: {described}; {name!r} is taken for the phones (corpus.tier)"
+    return name, f"tiers of the {kind}s: {described}; {name!r} is taken for the phones (corpus.tier)"
 
 
 def _instead(best: TierLabels, fit: Sequence[TierLabels], drafts: TierLabels | None) -> list[str]:
@@ -501,7 +502,7 @@ def describe(survey: Survey) -> str:
     kind = survey.config.kind if survey.config else ""
     rates = ", ".join(f"{rate:,} Hz ({count})" for rate, count in sound.rates.most_common())
     formats = ", ".join(f"{form} ({count})" for form, count in sound.formats.most_common())
-    files = f"{numbered(len(sound.paths))}, {sound.seconds / 60:.1f} minutes"
+    files = f"{plural(len(sound.paths), 'recording')}, {sound.seconds / 60:.1f} minutes"
     notes, rejected = (corpus.notes, corpus.rejected.values()) if corpus else ((), ())
     counts = Counter(phone for utterance in utterances for phone in utterance.phones)
     ranked = sorted(counts, key=lambda phone: (-counts[phone], phone))
@@ -525,9 +526,4 @@ def describe(survey: Survey) -> str:
         "splits": [f"{name} {len(split)}" for name, split in corpus.splits.items() if split] if corpus else [],
     }
     limits = {"fewest": MIN_OCCURRENCES, "most": MAX_LISTED, "most_phones": MAX_PHONES, "of_tones": OF_TONES}
-    return render_text("survey.txt", {**values, **limits, "numbered": numbered, "some": first_few}).rstrip("\n")
-
-
-def numbered(count: int, more: str = "") -> str:
-    """Return a number of recordings in words."""
-    return f"{count} {more}recording{'' if count == 1 else 's'}"
+    return render_text("survey.txt", {**values, **limits, "some": first_few}).rstrip("\n")

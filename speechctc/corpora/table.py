@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import chosen_outside
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.table_rows import Row, read_table
@@ -94,7 +94,7 @@ class _TableReader:
             fix = "correct the table"
             if len(missing) == len(rejected):
                 fix = "correct the paths in its column audio, or set corpus.root to the folder that they begin in"
-            what = f"{path}: none of {len(rejected)} rows can be used; the first, {rejected[0].reason}"
+            what = f"{path}: none of {plural(len(rejected), 'row')} can be used; the first, {rejected[0].reason}"
             raise InputError(what, fix)
         builder = self.builder
         builder.utterances[split] += utterances

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file
-from speechctc.core.errors import InputError, counted, first_few
+from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.corpora.corpus import Corpus, note_text
 from speechctc.phones.espeak import Reader, voices
@@ -184,7 +184,7 @@ class WordPhones:
         count, several = sum(len(words) for words in self.words.values()), len(used) > 1
         how = f"read in {len(used)} languages: {counted(used, len(used))}" if several else ""
         how = how or next((readers[name].pronouncer.describe() for name in used), "")
-        notes = [f"words: {count:,} in {len(self.words):,} utterances, {how}"] if used else []
+        notes = [f"words: {count:,} in {plural(len(self.words), 'utterance')}, {how}"] if used else []
         for name, reader in readers.items():
             here = f"{name}: " if len(readers) > 1 else ""
             if several and name in used and reader.pronouncer.has_dictionary:

@@ -19,7 +19,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording, Siblings, ids
 from speechctc.audio.sound_file import channels_differ
 from speechctc.core import written
-from speechctc.core.errors import InputError, as_utf8, counted_alike, printable
+from speechctc.core.errors import InputError, as_utf8, counted_alike, plural, printable
 from speechctc.core.files import is_special
 from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.decoder import Decoder
@@ -423,8 +423,8 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
     reporter.warn(*writer.notes, *([] if is_error else failed))
     reporter.note(*(f"speechctc: {each}" for each in failed if is_error))  # as the command line says errors
     if writer.made:
-        reporter.note(f"wrote {writer.made:,} file{'s' * (writer.made > 1)} into {options.folder}")
-    elif options.file is not None and not is_special(options.file) and len(writer.failures) < total:
+        reporter.note(f"wrote {plural(writer.made, 'file')} into {options.folder}")
+    elif options.file is not None and not is_special(options.file) and not is_error:
         reporter.note(f"wrote {options.file}")
     return 0 if not failed else 2 if is_error else 1
 
@@ -436,11 +436,11 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
     left = [each for each in recordings if not all(map(options.keeps, options.files_of(each).values()))]
     if len(left) < len(recordings):
         why = "are" if options.skip_existing else "were made or changed by hand"
-        reporter.note(f"{len(recordings) - len(left)} recordings left out: their results {why} in {options.folder}")
+        reporter.note(f"{plural(len(recordings) - len(left), 'recording')} left out: results {why} in {options.folder}")
     stems = Counter(each.path.with_suffix("") for each in recordings)
     if named := [each for each in left if each.name.name == each.path.name and stems[each.path.with_suffix("")] > 1]:
         first = named[0].name.name + WRITERS[options.form].ending
-        kept = f"the results of {len(named)} recordings keep their endings ({first})"
+        kept = f"the results of {plural(len(named), 'recording')} keep their endings ({first})"
         reporter.note(f"{kept}, to differ from those of others")
     return left
 

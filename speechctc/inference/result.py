@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core import files
-from speechctc.core.errors import InputError, optional
+from speechctc.core.errors import InputError, optional, plural
 from speechctc.inference.segmenter import Segment, lasting
 from speechctc.phones.label_rules import is_tone
 
@@ -289,7 +289,8 @@ class Recognition:
         """Return a summary: the file, its length, the first phones."""
         phones = " ".join(self.phones[:SHOWN]) + (" ..." if len(self.phones) > SHOWN else "")
         score = "" if self.log_probability is None else f", log probability {self.log_probability:.2f}"
-        return f"<Recognition of {self.file!r}, {self.seconds:.2f} s, {len(self.phones)} phones{score}: {phones}>"
+        count = plural(len(self.phones), "phone")
+        return f"<Recognition of {self.file!r}, {self.seconds:.2f} s, {count}{score}: {phones}>"
 
 
 def _without_tones(segments: Sequence[Segment]) -> tuple[tuple[Segment, ...], list[tuple[float, float, str]]]:

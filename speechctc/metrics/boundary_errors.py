@@ -15,7 +15,7 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textgrid
 from speechctc.audio.recordings import ENDINGS, Siblings, files_below
-from speechctc.core.errors import InputError, columns, first_few
+from speechctc.core.errors import InputError, columns, first_few, plural
 from speechctc.phones.articulation import describe, is_arpabet
 from speechctc.phones.inventory import SILENCES
 
@@ -79,8 +79,8 @@ class BoundaryScore:
         head = ["class", "boundaries", "mean error", "median error", "median lag", *(f"<= {ms} ms" for ms in WITHIN_MS)]
         rows = [head, _cells("all", report), *(_cells(*each) for each in report["by_class"].items())]
         found = f"{report['boundaries']} of {self.boundaries} reference boundaries are between phones found in both"
-        lines = [f"{self.files} pairs of files; {found}", *columns(rows, "l" + "r" * (len(head) - 1))]
-        alone = f"no pair for {len(self.unmatched)} files: {first_few(self.unmatched)}"
+        lines = [f"{plural(self.files, 'pair')} of files; {found}", *columns(rows, "l" + "r" * (len(head) - 1))]
+        alone = f"no pair for {plural(len(self.unmatched), 'file')}: {first_few(self.unmatched)}"
         return "\n".join(lines + [alone] * bool(self.unmatched))
 
 

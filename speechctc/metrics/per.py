@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
-from speechctc.core.errors import first_few, with_extra
+from speechctc.core.errors import first_few, plural, with_extra
 from speechctc.phones.articulation import ipa, is_arpabet, sounds_of
 from speechctc.phones.inventory import SILENCES, TIMIT39, TIMIT48, TIMIT61, Inventory
 from speechctc.phones.label_rules import Folding, is_tone, parse_folding
@@ -155,8 +155,8 @@ class Reliability:
 
     def to_text(self) -> str:
         """Return the interval and its basis as text, to print with a PER."""
-        speakers = "speakers not known" if self.speakers is None else _count(self.speakers, "speaker")
-        rests = f"{speakers}, {_count(self.utterances, 'utterance')}, {_count(self.phones, 'phone')}"
+        speakers = "speakers not known" if self.speakers is None else plural(self.speakers, "speaker")
+        rests = f"{speakers}, {plural(self.utterances, 'utterance')}, {plural(self.phones, 'phone')}"
         if not self.interval:
             return f"no interval from one utterance; {rests}"
         return f"95 % interval {self.interval}, drawn over {self.over}; {rests}"
@@ -231,11 +231,11 @@ def known_speakers(speakers: Sequence[str]) -> int | None:
 
 def few_of(phones: int, speakers: int | None) -> str:
     """Return in words of what a score has too little to be reliable, phones or known speakers; else ``""``."""
-    few = [f"{_count(phones, 'phone')} (below {MIN_PHONES})"] if phones < MIN_PHONES else []
+    few = [f"{plural(phones, 'phone')} (below {MIN_PHONES})"] if phones < MIN_PHONES else []
     if speakers is None:
         few.append("unknown speakers")
     elif speakers < MIN_SPEAKERS:
-        few.append(_count(speakers, "speaker"))
+        few.append(plural(speakers, "speaker"))
     return " and ".join(few)
 
 
@@ -259,10 +259,6 @@ def draw_rates(sums: NDArray[Any]) -> NDArray[np.float64]:
     drawn = np.stack([sums[rng.integers(len(sums), size=len(sums))].sum(0) for _ in range(DRAWS)])
     drawn = drawn[drawn[:, 1] > 0]
     return np.asarray(100.0 * drawn[:, 0] / drawn[:, 1])
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from speechctc.core.errors import printable
+from speechctc.core.errors import plural, printable
 
 HERE = Path(__file__).parent
 STYLESHEET = "look.css"
@@ -130,5 +130,6 @@ def environment(escapes: bool = True) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.globals["plural"] = plural
     made.filters["line"] = lambda text: printable(str(text))  # names of files may have line ends
     return made

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording, name_of, speaker_of
 from speechctc.core import written
-from speechctc.core.errors import InputError, as_utf8, first_few, with_extra
+from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_extra
 from speechctc.corpora.transcripts import Task
 from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet
 from speechctc.inference.output import OutputOptions
@@ -195,9 +195,7 @@ def pages_of(speakers: Sequence[str]) -> dict[str, str]:
         The speaker of a recording is not known.
     """
     if "" in speakers:
-        count = list(speakers).count("")
-        who = "speaker of 1 recording is" if count == 1 else f"speakers of {count} recordings are"
-        what = f"--by-speaker: the {who} not known"
+        what = f"--by-speaker: the speaker of {plural(list(speakers).count(''), 'recording')} is not known"
         raise InputError(what, "name the folder that holds a folder for each speaker, or a table with a column speaker")
     pages, taken = dict[str, str](), {INDEX}
     for speaker in dict.fromkeys(speakers):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core import files
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, plural
 from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
@@ -68,7 +68,7 @@ def calibrate(
     posteriors, right, numbers = scored.marks
     if len(right) < MIN_CALIBRATION_PHONES:
         raise InputError(
-            f"{split}: the model finds {len(right)} phones in it, calibration needs {MIN_CALIBRATION_PHONES}",
+            f"{split}: the model finds {plural(len(right), 'phone')} in it, calibration needs {MIN_CALIBRATION_PHONES}",
             "put more recordings into it, or train on",
         )
     slope, intercept = fit(posteriors, right)

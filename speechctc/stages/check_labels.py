@@ -19,7 +19,7 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.config.schema import Config
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.parallel import map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
@@ -216,7 +216,7 @@ class Checked:
 
     def to_text(self, most: int = 10) -> str:
         """Return the first suspects for people."""
-        lines = [f"{len(self.suspects)} utterances checked; the most doubtful first, by nats:"]
+        lines = [f"{plural(len(self.suspects), 'utterance')} checked; the most doubtful first, by nats:"]
         for suspect in self.suspects[:most]:
             if suspect.gain <= 0:
                 break
@@ -252,7 +252,7 @@ def check_labels(recogniser: Recogniser, config: Config, splits: Sequence[str], 
             suspects.append(result)
     if not suspects:
         fix = "use a model with the phones of this corpus, such as one that was trained on it: --model DIR"
-        raise InputError(f"none of {len(members)} utterances can be checked; the first: {skipped[0][1]}", fix)
+        raise InputError(f"none of {plural(len(members), 'utterance')} can be checked; the first: {skipped[0][1]}", fix)
     ranked = sorted(suspects, key=lambda each: (-each.gain, -each.doubt.per_phone, each.utterance.id))
     return Checked(tuple(ranked), tuple(skipped))
 

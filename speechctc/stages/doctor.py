@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.audio.sound_file import COPIED_AS_TEXT, channels_differ, open_sound
 from speechctc.config.schema import Config
-from speechctc.core.errors import NEEDS_TORCH, InputError, counted, first_few
+from speechctc.core.errors import NEEDS_TORCH, InputError, counted, first_few, plural
 from speechctc.core.parallel import cores, map_in_threads, threads
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_tables
@@ -444,7 +444,7 @@ def corpus_facts(corpus: Corpus, sounds: Sounds) -> dict[str, str]:
             speakers = {each.speaker for each in part} - {""}
             who = f", {len(speakers)} speaker{'s' * (len(speakers) > 1)}" if speakers else ""
             labels = sum(len(each.phones) for each in part)
-            facts[split] = f"{len(part):,} utterances, {seconds / 60:.1f} minutes{who}, {labels:,} phones"
+            facts[split] = f"{plural(len(part), 'utterance')}, {seconds / 60:.1f} minutes{who}, {labels:,} phones"
     endings = Counter(path.suffix.lower().removeprefix(".") for path in {place.path for place in sounds.heard})
     rates = Counter(f"{sound.rate:,} Hz" for sound in sounds.heard.values())
     channels = Counter(f"{sound.channels} channel{'s' * (sound.channels > 1)}" for sound in sounds.heard.values())

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.config.schema import Config
-from speechctc.core.errors import InputError, columns, counted_alike, first_few
+from speechctc.config.schema import MARKS, Config, CorpusConfig
+from speechctc.core.errors import InputError, columns, counted_alike, first_few, plural
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.recogniser import Recogniser
@@ -341,7 +341,7 @@ def _say_left(names: Sequence[str], scored: Sequence[ScoredSplit], ids: Sequence
     pairs = [(name, *each) for name, of in zip(names, scored, strict=True) for each in of.skipped]
     why = [(Path(id), f"{id}: {reason} ({name})") for name, id, reason in pairs if id in left]
     if left:
-        reporter.warn(f"{len(left)} utterances are left out: not every model is scored on them", *counted_alike(why))
+        reporter.warn(f"{plural(len(left), 'utterance')} left out: not scored for every model", *counted_alike(why))
 
 
 def _groups(configs: Sequence[Config]) -> list[list[int]]:

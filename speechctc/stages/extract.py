@@ -28,7 +28,7 @@ from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
 from speechctc.core.cluster import on_cluster, shared_recording
-from speechctc.core.errors import InputError, counted, counted_alike, first_few, printable
+from speechctc.core.errors import InputError, counted, counted_alike, first_few, plural, printable
 from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
@@ -74,8 +74,7 @@ class SplitSummary:
 
     def to_text(self, most: int = 10) -> str:
         """Return the report for people, naming at most `most` skipped utterances."""
-        utterances = f"{self.utterances} utterance{'s' * (self.utterances != 1)}"
-        counts = f"{utterances}, {self.frames:,} frames, {self.hours:.2f} h"
+        counts = f"{plural(self.utterances, 'utterance')}, {self.frames:,} frames, {self.hours:.2f} h"
         lines = [f"{self.split}: {counts}; {len(self.skipped)} skipped"]
         lines += [printable(f"  skipped {id}: {reason}") for id, reason in self.skipped[:most]]
         if len(self.skipped) > most:
@@ -119,7 +118,7 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     elapsed = time.monotonic() - began
     kept = sum(len(plan.jobs) for split in plans.values() for plan in split) - done
     speed = f"{seconds / elapsed:,.0f} times real time" if seconds else "nothing to do"
-    reporter.note(f"{done} utterances extracted, {kept} there already; {elapsed:.1f} s, {speed}")
+    reporter.note(f"{plural(done, 'utterance')} extracted, {kept} there already; {elapsed:.1f} s, {speed}")
     if not summaries[0].utterances:
         first = summaries[0].skipped[0]
         raise InputError(

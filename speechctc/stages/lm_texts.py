@@ -15,7 +15,7 @@ import numpy as np
 
 from speechctc.config.schema import Config
 from speechctc.core.bundled import bundled_folder
-from speechctc.core.errors import InputError, columns, counted, first_few
+from speechctc.core.errors import InputError, columns, counted, first_few, plural
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_unpacked
 from speechctc.corpora.registry import read_corpus
@@ -244,8 +244,8 @@ def train_ngram(text: PhoneText, inventory: Inventory, order: int, out: Path, th
     check_free(out)
     write_arpa(out, ngram, inventory)
     counts = ", ".join(str(len(ngram.nodes(length))) for length in range(1, order + 1))
-    events = sum(map(len, labels))
-    return f"{out}: {order}-gram of {events:,} phones in {len(labels):,} utterances ({text.name}); strings: {counts}"
+    size = f"{plural(sum(map(len, labels)), 'phone')} in {plural(len(labels), 'utterance')}"
+    return f"{out}: {order}-gram of {size} ({text.name}); strings: {counts}"
 
 
 RESAMPLES = 1000

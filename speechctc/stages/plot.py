@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.core import files, written
-from speechctc.core.errors import InputError, with_extra
+from speechctc.core.errors import InputError, plural, with_extra
 from speechctc.pages import figures
 from speechctc.pages.figures import draw_curves, image_format
 from speechctc.training.runs import Run
@@ -58,7 +58,7 @@ def read_epochs(folder: Path) -> list[dict[str, Any]]:
 
 def _line(name: str, epochs: Sequence[dict[str, Any]]) -> str:
     best = min(epochs, key=lambda epoch: float(epoch["dev_per"]))
-    return f"{name}: {len(epochs)} epochs, lowest dev PER {best['dev_per']:.2f} % in epoch {best['epoch']}"
+    return f"{name}: {plural(len(epochs), 'epoch')}, lowest dev PER {best['dev_per']:.2f} % in epoch {best['epoch']}"
 
 
 class CurvesFile:

@@ -9,7 +9,7 @@ from typing import Any
 
 from speechctc.core import files
 from speechctc.core.bundled import MODELS, bundled_folder
-from speechctc.core.errors import InputError, printable, shortened
+from speechctc.core.errors import InputError, plural, printable, shortened
 from speechctc.core.progress import Reporter
 from speechctc.model import checkpoint
 
@@ -50,7 +50,7 @@ def _facts(folder: Path) -> list[str]:
     try:
         about = files.read_json(folder / "checkpoint.json")
         phones = about["phones"]
-        facts = [f"{len(phones['list'])} phones ({phones['name']})"]
+        facts = [f"{plural(len(phones['list']), 'phone')} ({phones['name']})"]
         trained = _corpus(about["config"]["corpus"])
         facts += [f"trained on {trained}"] if trained else []
         per = about.get("dev_per")

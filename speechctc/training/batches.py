@@ -23,7 +23,7 @@ from torch import Tensor
 
 from speechctc.config.schema import Config
 from speechctc.core.devices import give_back_memory
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.parallel import ordered
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
@@ -491,7 +491,7 @@ def _trainable(split: Split, stride: int, reporter: Reporter) -> Indices:
     if infeasible := split.infeasible(stride):
         named = ", ".join(split.ids[index] for index in infeasible[:3])
         why = f"too short for their phones at model.time_stride={stride}"
-        reporter.warn(f"{len(infeasible)} utterances left out, {why}: {named}")
+        reporter.warn(f"{plural(len(infeasible), 'utterance')} left out, {why}: {named}")
     members = np.setdiff1d(np.arange(len(split)), infeasible)
     if not len(members):
         raise InputError("no training utterance is long enough for its phones", "lower model.time_stride")

@@ -63,7 +63,7 @@ def test_a_text_in_words_is_read_sentence_by_sentence(speechctc: Command, here: 
     assert "their sentences are left out: 漢字 (1)" in done.err
     assert "words.txt: 6 sentences in 2 lines, each an utterance of its own" in done.err
     done = speechctc(*train, "--dictionary", "own.dict", "--phones", "cmu39", "--out", "listed.arpa")
-    assert done.status == 0 and "3-gram of 15 phones in 1 utterances (words.txt)" in done.out
+    assert done.status == 0 and "3-gram of 15 phones in 1 utterance (words.txt)" in done.out
     lines = Path("listed.arpa").read_text().splitlines()
     assert any(line.split("\t")[1:2] == ["<s> dh ah"] for line in lines)
     assert any(line.split("\t")[1:2] == ["ae t </s>"] for line in lines)

@@ -193,7 +193,7 @@ def test_a_folder_gets_a_table_for_each_recording_and_an_interrupted_one_the_res
     done = speechctc("measure", "in", "--out", "each", "--skip-existing")
     assert (
         done.status == 0
-        and "1 recordings left out" in done.err
+        and "1 recording left out" in done.err
         and done.out == "2 phones of 1 recording, speakers: anna\n"
     )
     assert table(tables[0]) == table(here / "all.csv")[:2] and tables[1].read_text() == "mine\n"

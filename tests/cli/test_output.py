@@ -50,7 +50,7 @@ def test_corrected_textgrids_survive_the_round_trip(speechctc: Command, here: Pa
     assert "one/a.TextGrid: exists and was made or changed by hand" in said
     assert not Path("one/b.TextGrid").exists() and "fixed" in corrected.read_text()
     done = speechctc(*round_trip, "--skip-existing")
-    assert done.status == 0 and "1 recordings left out: their results are in one" in done.err
+    assert done.status == 0 and "1 recording left out: results are in one" in done.err
     assert Path("one/b.TextGrid").exists() and "fixed" in corrected.read_text()
     assert speechctc(*round_trip, "--overwrite").status == 0 and "fixed" not in corrected.read_text()
 
@@ -74,7 +74,7 @@ def test_drafts_are_done_again_and_what_a_person_made_or_changed_is_kept(speechc
     )
     Path("other.tsv").write_text("low\tother\n")
     done = speechctc(*again, "--skip-changed", "--symbols", "other.tsv")
-    assert done.status == 0 and "2 recordings left out: their results were made or changed by hand in one" in done.err
+    assert done.status == 0 and "2 recordings left out: results were made or changed by hand in one" in done.err
     texts = {name: grid.read_text() for name, grid in grids.items()}
     assert {name for name, text in texts.items() if '"other"' in text} == {"draft", "lost"}
     assert "fixed" in texts["changed"] and "mine" in texts["made"] and not Path("one/made.TextGrid").exists()

@@ -71,5 +71,5 @@ def test_what_was_said_seldom_has_no_change_and_one_place_no_interval() -> None:
 
 def test_pages_are_named_by_speakers() -> None:
     assert pages_of(["a/b", "Index", "ä", "a/b", "A_B"]) == {"a/b": "a_b", "Index": "Index-2", "ä": "ä", "A_B": "A_B-2"}
-    with pytest.raises(InputError, match="the speakers of 2 recordings"):
+    with pytest.raises(InputError, match="the speaker of 2 recordings"):
         pages_of(["", "a", ""])

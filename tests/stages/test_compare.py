@@ -92,6 +92,6 @@ def test_models_are_compared_on_the_utterances_that_both_can_be_scored_on(tiny_m
     found = compare([("all", model), ("lacks", lacks)], "test", [], reporter)
     assert 0 < found.utterances < 24
     said = " ".join(reporter.said)
-    assert f"{24 - found.utterances} utterances are left out" in said and "(lacks)" in said and "high" in said
+    assert f"{24 - found.utterances} utterances left out" in said and "(lacks)" in said and "high" in said
     with pytest.raises(InputError, match="different labels: those of .*; name for both how labels are read"):
         compare([("a", model), ("b", variant(tiny_model, "corpus.ignore=[high]"))], "test", [], Recorder())

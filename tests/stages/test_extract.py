@@ -41,7 +41,7 @@ def test_training_leaves_out_what_does_not_fit_at_its_stride(tmp_path: Path) -> 
     recorder = Recorder()
     train_net(load_config(config, ["train.epochs=1"]), False, recorder)
     (said,) = [line for line in recorder.said if "left out" in line]
-    assert said.startswith("warning: 1 utterances left out") and said.endswith("u0-000")
+    assert said.startswith("warning: 1 utterance left out") and said.endswith("u0-000")
 
 
 def test_a_recording_with_an_absurd_sample_is_left_out_and_listed(tmp_path: Path) -> None:

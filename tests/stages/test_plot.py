@@ -75,7 +75,7 @@ def test_runs_are_laid_over_one_another(here: Path) -> None:
     lines = plot([*runs, runs[0]], Path("curves.svg"))
     assert lines == [
         "runs/a: 3 epochs, lowest dev PER 16.67 % in epoch 3",
-        "runs/b: 1 epochs, lowest dev PER 50.00 % in epoch 1",
+        "runs/b: 1 epoch, lowest dev PER 50.00 % in epoch 1",
     ]
     plot(runs, Path("curves.svg"))  # its own picture is replaced
     Path("curves.svg").write_text("mine")

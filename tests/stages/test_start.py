@@ -331,4 +331,4 @@ def test_tables_and_copies_that_speechctc_made_are_not_read_in_place_of_the_labe
     assert "not used" not in again.description and "speechctc made this folder" in again.description
     assert [each.name for each in find_recordings([Path("x-studio/round-1")])] == [Path("corpus/train/copy")]
     Path("mine.tsv").write_text("id\taudio\tphones\na\tA/r0.wav\ta b\nb\tA/r1.wav\ta b\n")
-    assert "not used: TextGrids beside 5 recordings; corpus.kind=textgrid" in start(Path()).description
+    assert "not used: 5 TextGrids of recordings; read by corpus.kind=textgrid" in start(Path()).description

@@ -20,7 +20,7 @@ def _line(folder: Path, **facts: Any) -> str:
 def test_names_from_a_model_stay_on_the_line(tmp_path: Path) -> None:
     config = {"corpus": {"kind": "elan", "root": "x\u2028y"}}
     line = _line(tmp_path, phones={"name": "a\nb\x1b[2J", "list": ["a"]}, config=config, dev_per=12.5)
-    assert line.endswith(r": 1 phones (a\nb\x1b[2J), trained on x\u2028y, dev PER 12.5 %")
+    assert line.endswith(r": 1 phone (a\nb\x1b[2J), trained on x\u2028y, dev PER 12.5 %")
 
 
 @pytest.mark.parametrize("facts", [{"dev_per": 10**400}, {"phones": {"name": "x" * 5000, "list": ["a"]}}])
