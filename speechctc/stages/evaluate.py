@@ -290,7 +290,7 @@ def compare(
         except InputError as error:
             raise InputError(f"{name}: {error.what}", error.fix) from None
     names = [name for name, _ in recognisers]
-    _check_alike(names, scored)
+    _check_alike(names, scored, [model.config.corpus for _, model in recognisers])
     of = [{result.utterance.id: result for result in each.results} for each in scored]
     ids = [id for id in of[0] if all(id in each for each in of)]
     _say_left(names, scored, ids, reporter)
@@ -317,10 +317,10 @@ def _system(
     return System(tuple(names[k] for k in members), pers, np.mean(errors, axis=0))
 
 
-def _check_alike(names: Sequence[str], scored: Sequence[ScoredSplit]) -> None:
+def _check_alike(names: Sequence[str], scored: Sequence[ScoredSplit], corpora: Sequence[CorpusConfig]) -> None:
     """Check that all models are scored by the same folding, on utterances that both have, with the same labels."""
     first = scored[0]
-    for name, other in zip(names[1:], scored[1:], strict=True):
+    for name, other, corpus in zip(names[1:], scored[1:], corpora[1:], strict=True):
         shared = first.labels.keys() & other.labels.keys()
         if not shared:
             what = f"{names[0]} and {name} are scored on different utterances"
@@ -328,7 +328,10 @@ def _check_alike(names: Sequence[str], scored: Sequence[ScoredSplit]) -> None:
         if odd := next((id for id in sorted(shared) if first.labels[id] != other.labels[id]), None):
             mine, theirs = (first_few(each.labels[odd], 12) for each in (first, other))
             what = f"{names[0]} and {name} are scored on different labels: those of {odd} are {mine}, and {theirs}"
-            raise InputError(what, "name for both how labels are read: corpus.segment=..., corpus.tone=... and others")
+            read = {key: {getattr(corpora[0], key), getattr(corpus, key)} for key in ("segment", *MARKS)}
+            apart = {key: max(values - {"keep", "labels"}) for key, values in read.items() if len(values) > 1}
+            settings = " ".join(f"corpus.{key}={value}" for key, value in apart.items()) or "corpus.map=... and others"
+            raise InputError(what, f"name for both how labels are read: {settings}")
         if other.folding != first.folding:
             what = f"{names[0]} is scored by {first.folding.name}, {name} by {other.folding.name}"
             raise InputError(what, "name one folding for both: score.fold=none")
