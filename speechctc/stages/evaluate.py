@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.config.schema import MARKS, Config, CorpusConfig
+from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, columns, counted_alike, first_few, plural
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
@@ -37,6 +37,7 @@ from speechctc.metrics.per import (
 from speechctc.pages.page import render_text
 from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance, score_split
 
+ALIKE = "such as corpus.tone=strip corpus.length=strip corpus.diacritics=strip corpus.diphthongs=split"
 ERROR_MEANS = "the mean distance between the confidence of phones and the share of them that are right"
 
 
@@ -290,7 +291,7 @@ def compare(
         except InputError as error:
             raise InputError(f"{name}: {error.what}", error.fix) from None
     names = [name for name, _ in recognisers]
-    _check_alike(names, scored, [model.config.corpus for _, model in recognisers])
+    _check_alike(names, scored)
     of = [{result.utterance.id: result for result in each.results} for each in scored]
     ids = [id for id in of[0] if all(id in each for each in of)]
     _say_left(names, scored, ids, reporter)
@@ -317,10 +318,10 @@ def _system(
     return System(tuple(names[k] for k in members), pers, np.mean(errors, axis=0))
 
 
-def _check_alike(names: Sequence[str], scored: Sequence[ScoredSplit], corpora: Sequence[CorpusConfig]) -> None:
+def _check_alike(names: Sequence[str], scored: Sequence[ScoredSplit]) -> None:
     """Check that all models are scored by the same folding, on utterances that both have, with the same labels."""
     first = scored[0]
-    for name, other, corpus in zip(names[1:], scored[1:], corpora[1:], strict=True):
+    for name, other in zip(names[1:], scored[1:], strict=True):
         shared = first.labels.keys() & other.labels.keys()
         if not shared:
             what = f"{names[0]} and {name} are scored on different utterances"
@@ -328,10 +329,7 @@ def _check_alike(names: Sequence[str], scored: Sequence[ScoredSplit], corpora: S
         if odd := next((id for id in sorted(shared) if first.labels[id] != other.labels[id]), None):
             mine, theirs = (first_few(each.labels[odd], 12) for each in (first, other))
             what = f"{names[0]} and {name} are scored on different labels: those of {odd} are {mine}, and {theirs}"
-            read = {key: {getattr(corpora[0], key), getattr(corpus, key)} for key in ("segment", *MARKS)}
-            apart = {key: max(values - {"keep", "labels"}) for key, values in read.items() if len(values) > 1}
-            settings = " ".join(f"corpus.{key}={value}" for key, value in apart.items()) or "corpus.map=... and others"
-            raise InputError(what, f"name for both how labels are read: {settings}")
+            raise InputError(what, f"name for both how labels are read, {ALIKE}")
         if other.folding != first.folding:
             what = f"{names[0]} is scored by {first.folding.name}, {name} by {other.folding.name}"
             raise InputError(what, "name one folding for both: score.fold=none")

@@ -289,7 +289,7 @@ class Document:
                     return
                 phones = tuple(self.phones)
             text = self.grid.text(self.seconds, phones)  # of an hour, this takes more than a second
-            new = _sha256(text)
+            new = hashlib.sha256(text.encode("utf-8")).hexdigest()
             with self._lock:
                 found = digest(self.grid_path)
                 if found and found not in self._history.newest:
@@ -404,10 +404,6 @@ def _written_by_decode(tier: Tier, spans: Mapping[int, float]) -> int:
         return 0
     matching = sum(abs(spans.get(_key(entry.start), -1.0) - entry.end) < _TOLERANCE for entry in labelled)
     return named if 2 * matching >= len(labelled) else 0
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def digest(path: Path) -> str:

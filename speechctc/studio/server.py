@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
 from speechctc.core.bundled import bundled_folder
-from speechctc.core.errors import InputError, of_disk
+from speechctc.core.errors import InputError, of_disk, plural
 from speechctc.inference.formats import WRITERS, RecordingName
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -329,8 +329,7 @@ def serve(
         number = int(listening.getsockname()[1])
         app = Guard(build_app(studio, Microphone(studio)), number)
         address = f"http://{HOST}:{number}/?token={app.token}{fragment(opened, at)}"
-        count = len(studio.folder.recordings)
-        recordings = f"{count} recording{'s' if count > 1 else ''}"
+        recordings = plural(len(studio.folder.recordings), "recording")
         show(f"{folder}: {recordings}; corrections are saved at once. Open in a browser:")
         show(f"    {address}")
         say("the address is for you alone: whoever has it can read and change the labels; Ctrl-C ends the studio")

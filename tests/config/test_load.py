@@ -4,13 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speechctc.config.load import (
-    _tell_renamed,
-    find_config,
-    load_config,
-    override,
-    parse_config,
-)
+from speechctc.config.load import _tell_renamed, find_config, load_config, parse_config
 from speechctc.config.schema import FLITE, KEYS_OF_KIND, KEYS_OF_OWN, NO_RUN, Config, CorpusConfig
 from speechctc.core.errors import InputError
 
@@ -34,12 +28,6 @@ def test_the_papers_config_is_the_papers() -> None:
 def test_overrides_are_read_as_yaml_and_laid_in_order() -> None:
     config = load_config("demo", ["train.epochs=3", "train.lr=1e-3", "train.epochs=4", "model.convs=[8, 8]", "run=x/y"])
     assert (config.train.epochs, config.train.lr, config.model.convs, config.run) == (4, 1e-3, (8, 8), Path("x/y"))
-
-
-def test_override_leaves_the_original_alone() -> None:
-    values = {"train": {"epochs": 1}}
-    assert override(values, ["train.epochs=2", "data.dir=d"]) == {"train": {"epochs": 2}, "data": {"dir": "d"}}
-    assert values == {"train": {"epochs": 1}}
 
 
 @pytest.mark.parametrize(
@@ -173,23 +161,6 @@ def test_a_base_that_will_not_do_is_said(tmp_path: Path, text: str, said: str) -
     (tmp_path / "here.yaml").write_text(text)
     with pytest.raises(InputError, match=re.escape(said)):
         load_config(tmp_path / "here.yaml")
-
-
-def test_the_papers_comparison_is_its_net_but_for_one_thing() -> None:
-    paper = load_config("zhang2016").to_dict()
-    changes = {
-        "prelu": {"activation": "prelu"},
-        "relu": {"activation": "relu"},
-        "8-layers": {"convs": paper["model"]["convs"][:8]},
-        "6-layers": {"convs": paper["model"]["convs"][:6]},
-        "3x3": {"kernel": [3, 3]},
-    }
-    for name, change in changes.items():
-        values = load_config(f"zhang2016-{name}").to_dict()
-        assert values.pop("run") == f"runs/zhang2016-{name}"
-        assert values == {key: value for key, value in paper.items() if key != "run"} | {
-            "model": paper["model"] | change
-        }
 
 
 def test_another_kind_of_corpus_inherits_nothing_of_the_old_kind(tmp_path: Path) -> None:
