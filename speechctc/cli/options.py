@@ -280,8 +280,7 @@ def _load(model: ModelChoice, read: Callable[[Path, str], AnyDecoder]) -> AnyDec
     recogniser = with_language_models(read(folder, model.device.value), folder, *search, new_reporter())
     least = model.min_modulation_db
     recogniser = recogniser.with_settings([] if least is None else [f"decode.min_modulation_db={least}"])
-    name = line.removeprefix("using ")
-    about = name if name != line else line[:1].upper() + line[1:]
+    about = line.partition("using ")[2]  # without why it is used
     if (wanted := find_requested(model.inventory, model.language)) is not None:
         recogniser = restrict(recogniser, wanted, new_reporter())
         about += f"; {recogniser.checkpoint.facts[ONLY]}"

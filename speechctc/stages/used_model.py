@@ -33,16 +33,13 @@ def find_and_describe(model: Path | None, or_bundled: bool = False) -> tuple[Pat
     """
     folder = checkpoint.find_checkpoint(model, or_bundled)
     facts = shortened(printable(", ".join(_facts(folder))))
-    if model is None and folder == checkpoint.BUILT_IN:
-        why = "no --model and no run here: using the bundled small English model"
-        return folder, f"{why}, {facts}; its model card: {checkpoint.BUILT_IN}/README.md"
-    why = " (the latest run, as no --model was given)" if model is None else ""
-    bundled = bundled_folder(model)
-    if bundled == folder:
-        return folder, f"using the bundled model {model} ({MODELS[str(model)].about}): {facts}"
-    if bundled is not None:
-        why = " (in this folder; not the bundled model)"
-    return folder, f"using {_short(folder)}{why}" + (f": {facts}" if facts else "")
+    why = ""
+    if model is None:
+        why = "no --model and no run here: " if folder == checkpoint.BUILT_IN else "no --model, so the latest run: "
+    if name := next((name for name, each in MODELS.items() if each.folder == folder), ""):
+        return folder, f"{why}using the bundled model {name} ({MODELS[name].about}): {facts}"
+    note = " (in this folder; not the bundled model)" if bundled_folder(model) else ""
+    return folder, f"{why}using {_short(folder)}{note}" + (f": {facts}" if facts else "")
 
 
 def _facts(folder: Path) -> list[str]:

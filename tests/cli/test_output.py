@@ -182,9 +182,7 @@ def test_every_command_names_the_model_it_uses(speechctc: Command, here: Path, t
     settings = ["corpus.tables.test=none.tsv", "corpus.tables.dev=none.tsv"]
     rest = arguments.get(command, settings)
     said = speechctc(command, *rest).err.splitlines()[0]
-    assert said.startswith(
-        f"using {tiny_model}/best (the latest run, as no --model was given): 4 phones (found), trained"
-    )
+    assert said.startswith(f"no --model, so the latest run: using {tiny_model}/best: 4 phones (found), trained")
     shutil.rmtree("given", ignore_errors=True)
     said = speechctc(command, *rest, "--model", tiny_model).err.splitlines()[0]
     assert said.startswith(f"using {tiny_model}/best: 4 phones (found), trained on ")

@@ -26,3 +26,8 @@ def test_names_from_a_model_stay_on_the_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("facts", [{"dev_per": 10**400}, {"phones": {"name": "x" * 5000, "list": ["a"]}}])
 def test_what_no_model_has_does_not_end_the_command(tmp_path: Path, facts: dict[str, Any]) -> None:
     assert len(_line(tmp_path, **facts)) < 2000
+
+
+def test_a_model_is_described_alike_whether_it_is_named_or_not(here: Path) -> None:
+    lines = [find_and_describe(model, True)[1] for model in (None, Path("english"))]
+    assert lines[0].endswith(f": {lines[1]}") and lines[1].startswith("using the bundled model english (")
