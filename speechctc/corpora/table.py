@@ -49,7 +49,8 @@ def read_tables(config: CorpusConfig, needed: str = "train") -> Corpus:
         There is no training table, a table cannot be read or has no usable row, or two tables have the same id.
     """
     if not config.tables.of("train") and not config.tables.of(needed):
-        raise InputError("corpus.tables.train is not set, and corpus.kind is table", "set it to the training table")
+        fix = f"name one, corpus.tables.{needed}=FILE, or another corpus: corpus.kind=textgrid corpus.root=FOLDER"
+        raise InputError(f"corpus.tables.{needed} is not set, and corpus.kind is table", fix)
     reader = _TableReader(config)
     for split in SPLITS:
         for path in config.tables.of(split):

@@ -74,7 +74,8 @@ def _unknown(language: str, voices: Sequence[Voice], instead: str) -> InputError
     names = [name for name in known if len(base) > 3 or name[:1] == base[:1]]
     codes = _RELATED.get(query.replace(" ", "-")) or _RELATED.get(base) or ()
     related = [spoken[code] for code in codes if code in spoken]
-    near = related or [known[name] for name in difflib.get_close_matches(query, names, n=3, cutoff=0.5)]
+    alike = difflib.get_close_matches(query, names, n=3, cutoff=0.5)
+    near = related or [voice_called(name, voices) or known[name] for name in alike]
     fix = f"choose a related one, or {instead}"
     if near:
         listed = first_few(list(dict.fromkeys(map(_shown, near))), 12)
