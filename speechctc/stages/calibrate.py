@@ -94,6 +94,7 @@ def calibrate(
         calibration.save(place)  # last: it says that all is done
 
     write_learned(folder, own, save, reporter)
+    reporter.note(f"written: {own}/calibration.json")
     return calibration
 
 

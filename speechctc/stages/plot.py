@@ -75,7 +75,7 @@ class CurvesFile:
         self.path, self.note, self._draws = path, "", wanted and figures.is_available()
         self._next, self._drawn = 0.0, 0
         if self._draws:
-            self.note = f"curves of this run: {path}, kept up to date"
+            self.note = f"curves of this run, from the second epoch on: {path}"
         elif wanted:
             why = f"because matplotlib is not installed ({with_extra('report')})"
             self.note = f"no {path.name} is drawn, {why}; speechctc plot {path.parent} draws it later"

@@ -39,7 +39,7 @@ def test_a_run_keeps_its_curves_up_to_date(extracted: Path, here: Path) -> None:
     recorder = Recorder()
     train(load_config(extracted, [f"run={here}/r", "train.epochs=2", "train.curves=true"]), False, recorder)
     assert (here / "r" / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert f"curves of this run: {here}/r/curves.png, kept up to date" in recorder.said
+    assert f"curves of this run, from the second epoch on: {here}/r/curves.png" in recorder.said
 
 
 def test_a_training_without_matplotlib_goes_on_and_says_so_once(
