@@ -162,10 +162,17 @@ class Synthesiser:
         _load()
 
     def voices(self) -> list[Voice]:
-        """Return the voices of all languages, without variants."""
+        """Return the voices of all languages, without variants; without those whose dictionary is not there."""
         listed = self._library.espeak_ListVoices(None)
         found = (each.contents for each in takewhile(bool, (listed[k] for k in count())))
-        return [Voice(each.name.decode(), tuple(_codes(each.languages)), each.identifier.decode()) for each in found]
+        named = (Voice(each.name.decode(), tuple(_codes(each.languages)), each.identifier.decode()) for each in found)
+        return [voice for voice in named if self.dictionary(voice).is_file()]
+
+    def dictionary(self, voice: Voice) -> Path:
+        """Return the compiled dictionary of a voice: the one that its file names, or else that of its language."""
+        about = (self.data / "lang" / voice.file).read_text(encoding="utf-8")
+        named = re.search(r"^dictionary\s+(\S+)", about, re.MULTILINE)
+        return self.data / f"{named[1] if named else voice.languages[0].partition('-')[0]}_dict"
 
     def seed(self, number: int) -> None:
         """Seed the noise of breathy voices."""
@@ -404,13 +411,7 @@ class Reader:
         self._voice = find_voice(language, voices(), instead)
         self.language = self._voice.languages[0]
         self.note = alias_note(language, self._voice)
-        about = (self._speaker.data / "lang" / self._voice.file).read_text(encoding="utf-8")
-        named = re.search(r"^dictionary\s+(\S+)", about, re.MULTILINE)
-        name = named[1] if named else self.language.partition("-")[0]
-        self.dictionary = self._speaker.data / f"{name}_dict"
-        if not self.dictionary.is_file():
-            what = f"eSpeak NG knows the name of the language {language!r}, but has no dictionary of it"
-            raise InputError(what, f"choose a related language, or {instead}")
+        self.dictionary = self._speaker.dictionary(self._voice)
 
     def read(self, text: str) -> list[SpokenWord]:
         """Return the words of a text in order; words that eSpeak NG joins ("of the") are one.

@@ -130,7 +130,7 @@ def test_unknown_languages_are_named_and_counted_and_the_rest_goes_on(recordings
     assert set(phones(corpus)) == {"2", "6"}
     reasons = {each.id: each.reason for each in corpus.rejected["train"]}
     assert "line 2: eSpeak NG does not speak the language 'xxq'" in reasons["1"]
-    assert "line 5: words and no phones; set corpus.language" in reasons["4"] and "no dictionary of it" in reasons["5"]
+    assert "line 5: words and no phones; set corpus.language" in reasons["4"] and "language 'kaa'" in reasons["5"]
     (warning,) = (warning for warning in corpus.warnings if "nothing reads their language" in warning)
     assert warning.endswith("xxq (2), kaa (1)")
 
