@@ -11,15 +11,7 @@ from typing import Any, Literal, NamedTuple
 from speechctc.audio.annotations import MAX_OVERLAP, Interval, choose_tier, read_phn, read_textgrid
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
-from speechctc.audio.recordings import (
-    TIERS,
-    Recording,
-    Siblings,
-    chosen_outside,
-    find_recordings,
-    left_out,
-    name_of,
-)
+from speechctc.audio.recordings import TIERS, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
 from speechctc.core import written
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter

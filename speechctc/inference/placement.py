@@ -189,11 +189,7 @@ def _advance(watch: Watch | None, frames: int) -> Callable[[int], None] | None:
 
 
 def _placement(
-    compiled: CompiledTranscript,
-    posteriors: Posteriors,
-    path: GraphPath,
-    touched: NDArray[np.int64],
-    is_exact: bool,
+    compiled: CompiledTranscript, posteriors: Posteriors, path: GraphPath, touched: NDArray[np.int64], is_exact: bool
 ) -> Placement:
     """Return what a path says."""
     if path.score == -np.inf:

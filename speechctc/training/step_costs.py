@@ -17,14 +17,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from speechctc.config.schema import Config, TrainConfig
 from speechctc.core import files
-from speechctc.core.devices import (
-    allow_tf32,
-    autocast,
-    choose_device,
-    held_by_others,
-    resident_memory,
-    total_memory,
-)
+from speechctc.core.devices import allow_tf32, autocast, choose_device, held_by_others, resident_memory, total_memory
 from speechctc.core.progress import Reporter
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.distributed import Ranks
