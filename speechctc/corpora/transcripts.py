@@ -259,8 +259,9 @@ def in_table(table: Path, recordings: Sequence[Recording] | None, choice: Transc
         own = rows_of(recording.path)
         if not own or len({row.channel for row in own}) < len(own) or len({row.audio for row in own}) > 1:
             what = f"{len(own)} rows that fit it" if own else "no row of its name among the ids and recordings"
-            fix = "write its folder before its name in the column audio, or in the column speaker"
-            tasks.append(Task(recording, InputError(f"{recording.path}: {table} has {what}", fix if own else "add one")))
+            where = "write its folder before its name in the column audio, or in the column speaker"
+            fix = where if own else "add one"
+            tasks.append(Task(recording, InputError(f"{recording.path}: {table} has {what}", fix)))
             continue
         for row in own:
             name = recording.name if len(own) == 1 else recording.name.with_name(_of(recording.name.name, row.channel))
