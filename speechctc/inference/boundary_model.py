@@ -2,19 +2,15 @@
 
 Kept beside a recogniser's weights as ``boundaries.safetensors``. The boundaries of all phones are placed together, so
 they cannot cross, and every phone lasts at least one frame of 5 ms. A net scores phones, as vectors of features, in
-frames, and boundaries between two at frames; the frames are divided among states in a row by a
-linear-chain conditional random field [1]_, forward-backward in float64.
-
-References
-----------
-.. [1] J. Lafferty, A. McCallum and F. Pereira, "Conditional random fields", ICML 2001, section 4.
+frames, and boundaries between two at frames. How long a phone lasts is scored too: the logarithm of its duration is
+normally distributed around what is usual for its features and for the speaker's rate. `speechctc.inference.semi_crf`
+divides the frames among the phones.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +23,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.files import readable
 from speechctc.core.tensor_file import load_weights, save_tensors
 from speechctc.features.extractor import extractor, sliding_cmn
+from speechctc.inference.semi_crf import IMPOSSIBLE, Lattice, Marginals, marginals
 from speechctc.phones.articulation import PhoneFeatures, ipa, is_arpabet, sounds_of
 from speechctc.phones.inventory import SILENCES
 
@@ -52,6 +49,12 @@ _MARKS = 4
 _EACH = 12  # numbers for a sound
 DIMS = _MARKS + 2 * _EACH + 1
 SHIFT, SHIFT_DIMS = "shift", 2 * _EACH + 3  # in a file: times `sides_of`, how much later people set boundaries
+DURATIONS, DURATION_DIMS = (
+    "durations",
+    DIMS + 2,
+)  # in a file: times a phone's vector and 1, the mean of log s; deviation
+NARROWEST = 0.2  # deviation of durations; of few phones less would be chance
+LONGEST = 100  # frames that a phone lasts whose duration is scored
 
 
 def feature_config(rate: int) -> FeatureConfig:
@@ -107,7 +110,7 @@ def weight_shapes() -> dict[str, tuple[int, ...]]:
 
 
 def scores(weights: Weights, frames: Vectors, vectors: Vectors) -> tuple[Vectors, Vectors, Vectors]:
-    """Return the scores of a `speechctc.inference.boundary_model.Lattice`, each (n_frames, n_states).
+    """Return the scores of a `speechctc.inference.semi_crf.Lattice`, each (n_frames, n_states).
 
     Three convolutions over 145 ms, and two bilinear forms: frame by phone, and frame by pair of phones. A phone is
     given as a vector, so there are no weights of any phone set. `train_boundaries.BoundaryNet` is what is trained.
@@ -220,122 +223,6 @@ def is_stop(phone: str) -> bool:
     return bool(sounds) and UNRELEASED not in phone and not sounds[0].vowel and sounds[0].closeness >= _STOP
 
 
-Scores = NDArray[np.float64]
-_NONE = -1e30  # the logarithm of 0, in sums that must stay finite
-
-
-class Lattice(NamedTuple):
-    """States in a row.
-
-    Attributes
-    ----------
-    inside : ndarray, shape = (n_frames, n_states)
-        Score of a frame in a state.
-    entered : ndarray, shape = (n_frames, n_states)
-        Score of a state that begins in a frame, after the state before it.
-    skipped : ndarray, shape = (n_frames, n_states)
-        The same after the last but one, where the state between may be left out.
-    optional : ndarray, shape = (n_states,), bool
-        Which states may be left out; no two in a row.
-    low, high : ndarray, shape = (n_states,), int64
-        A state takes frames from `low` to before `high` only; neither decreases.
-    """
-
-    inside: Scores
-    entered: Scores
-    skipped: Scores
-    optional: NDArray[np.bool_]
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
-
-
-class Marginals(NamedTuple):
-    """Probabilities over all ways; shapes as in `Lattice`.
-
-    Attributes
-    ----------
-    total : float
-        Log of the sum over all ways; below -1e29 if there is none.
-    inside, entered, skipped : ndarray
-        Probability that a frame is in a state, and that a state begins in a frame.
-    """
-
-    total: float
-    inside: Scores
-    entered: Scores
-    skipped: Scores
-
-
-def marginals(lattice: Lattice) -> Marginals:
-    """Return the probabilities of all states and boundaries."""
-    forward, backward = _compiled()
-    return Marginals(*backward(*lattice[:4], forward(*lattice)))
-
-
-@cache
-def _compiled() -> tuple[Callable[..., Scores], Callable[..., tuple[float, Scores, Scores, Scores]]]:
-    from speechctc.ctc.compiler import numba, with_cache  # late: it loads slowly, and what is recognised needs none
-
-    return with_cache(numba.njit, _forward, nogil=True), with_cache(numba.njit, _backward, nogil=True)
-
-
-def _forward(inside, entered, skipped, optional, low, high):  # type: ignore[no-untyped-def]
-    """Return the log sums over the ways up to a frame and a state."""
-    frames, states = inside.shape
-    ahead = np.full((frames, states), _NONE)
-    for s in range(min(states, 2)):
-        if low[s] == 0 and (s == 0 or optional[0]):
-            ahead[0, s] = inside[0, s]
-    begin, end = 0, 0  # states whose frames include this one
-    for t in range(1, frames):
-        while begin < states - 1 and high[begin] <= t:
-            begin += 1
-        while end < states and low[end] <= t:
-            end += 1
-        for s in range(begin, end):
-            total = ahead[t - 1, s]
-            for step in range(1, 3):
-                if s >= step and (step == 1 or optional[s - 1]):
-                    score = ahead[t - 1, s - step] + (entered[t, s] if step == 1 else skipped[t, s])
-                    total = max(total, score) + np.log1p(np.exp(-abs(total - score)))
-            if total > _NONE / 2:
-                ahead[t, s] = total + inside[t, s]
-    return ahead
-
-
-def _backward(inside, entered, skipped, optional, ahead):  # type: ignore[no-untyped-def]
-    """Return the log sum over all ways, and the probabilities."""
-    frames, states = inside.shape
-    here, steps, skips = np.zeros((frames, states)), np.zeros((frames, states)), np.zeros((frames, states))
-    rest = np.full(states, _NONE)  # log sums over the ways from a frame and a state to the end
-    rest[states - 1] = 0.0
-    if states > 1 and optional[states - 1]:
-        rest[states - 2] = 0.0
-    top = (ahead[frames - 1] + rest).max()
-    if top < _NONE / 2:
-        return _NONE, here, steps, skips
-    total = top + np.log(np.exp(ahead[frames - 1] + rest - top).sum())
-    for t in range(frames - 1, -1, -1):
-        before = np.full(states, _NONE)
-        for s in range(states):
-            if ahead[t, s] < _NONE / 2 or rest[s] < _NONE / 2:
-                continue
-            here[t, s] = np.exp(ahead[t, s] + rest[s] - total)
-            for step in range(3):
-                if t and s >= step and (step < 2 or optional[s - 1]) and ahead[t - 1, s - step] > _NONE / 2:
-                    score = inside[t, s] + rest[s]
-                    if step == 1:
-                        score += entered[t, s]
-                        steps[t, s] = np.exp(ahead[t - 1, s - 1] + score - total)
-                    elif step == 2:
-                        score += skipped[t, s]
-                        skips[t, s] = np.exp(ahead[t - 1, s - 2] + score - total)
-                    other = before[s - step]
-                    before[s - step] = max(other, score) + np.log1p(np.exp(-abs(other - score)))
-        rest = before
-    return total, here, steps, skips
-
-
 FILE = "boundaries.safetensors"
 FORMAT = "1"
 REACH, EDGE = 0.3, 0.15  # farthest that a boundary is moved, seconds; where silence begins or ends before or after all
@@ -397,10 +284,19 @@ class BoundaryModel:
         By how much intervals are wider than the lattice says, so that `SHARE` of the boundaries lie in theirs.
     shift : ndarray, shape = (SHIFT_DIMS,), optional
         Times `sides_of`: how much later than the net people set boundaries, seconds; not in sets with closures.
+    durations : ndarray, shape = (DURATION_DIMS,), optional
+        What `durations_of` returns.
     """
 
-    def __init__(self, weights: Weights, rate: int, spread: float = SPREAD, shift: Vectors | None = None) -> None:
-        self.weights, self.rate, self.spread, self.shift = weights, rate, spread, shift
+    def __init__(
+        self,
+        weights: Weights,
+        rate: int,
+        spread: float = SPREAD,
+        shift: Vectors | None = None,
+        durations: Vectors | None = None,
+    ) -> None:
+        self.weights, self.rate, self.spread, self.shift, self.durations = weights, rate, spread, shift, durations
 
     def place(
         self,
@@ -443,12 +339,13 @@ class BoundaryModel:
         if len(frames) <= len(states.labels):
             return Placed(starts, ends)
         vectors = phone_vectors(states.labels, closures)
-        found = marginals(self._lattice(frames, vectors, states))
-        if found.total < -1e29:
+        found = marginals(self._lattice(frames, vectors, states, ends - starts))
+        if found.total < IMPOSSIBLE:
             return Placed(starts, ends)
         return _placed(found, states, Placed(starts, ends), self.spread, vectors, None if closures else self.shift)
 
-    def _lattice(self, frames: Vectors, vectors: NDArray[np.float32], states: _States) -> Lattice:
+    def _lattice(self, frames: Vectors, vectors: Vectors, states: _States, seconds: Floats) -> Lattice:
+        """Return the lattice of phones that roughly last these seconds."""
         inside, entered, skipped = (each.astype(np.float64) for each in scores(self.weights, frames, vectors))
         times = time_of(np.arange(len(frames)))
         apart = states.known * np.abs(times[:, None] - states.rough) / PRIOR
@@ -464,12 +361,25 @@ class BoundaryModel:
             states.optional,
             np.maximum.accumulate(low).astype(np.int64),
             np.minimum.accumulate(high[::-1])[::-1].astype(np.int64),
+            self._lasting(vectors, states, seconds),
         )
+
+    def _lasting(self, vectors: Vectors, states: _States, seconds: Floats) -> Floats:
+        """Return the scores of durations, at the rate of speech that the rough durations tell; silences have none."""
+        if self.durations is None:
+            return untimed(len(vectors))
+        usual, deviation = vectors[states.place] @ self.durations[:-2] + self.durations[-2], self.durations[-1]
+        rate = np.mean(np.log(np.maximum(seconds, SHIFT_MS / 1000)) - usual)
+        lasting = np.full((LONGEST + 1, len(vectors)), np.nan)
+        log_seconds = np.log(np.maximum(np.arange(LONGEST + 1), 1) * SHIFT_MS / 1000)
+        lasting[:, states.place] = -(((log_seconds[:, None] - usual - rate) / deviation) ** 2) / 2
+        return lasting
 
     def save(self, path: Path) -> None:
         """Write the model, to a name that no one reads yet."""
         about = {"format": FORMAT, "rate": str(self.rate), "spread": f"{self.spread:.4f}"}
-        save_tensors(path, self.weights if self.shift is None else {**self.weights, SHIFT: self.shift}, about)
+        more = {SHIFT: self.shift, DURATIONS: self.durations}
+        save_tensors(path, {**self.weights, **{name: each for name, each in more.items() if each is not None}}, about)
 
     @classmethod
     def load(cls, folder: Path) -> BoundaryModel | None:
@@ -492,16 +402,46 @@ class BoundaryModel:
             feature_config(rate)  # refuses a rate that is none
             spread = float(about.get("spread", SPREAD))
             weights = load_weights(path)
-            shift = weights.pop(SHIFT, None)
+            shift, durations = weights.pop(SHIFT, None), weights.pop(DURATIONS, None)
             named = {name: value.shape for name, value in weights.items()}
             if not 0 < spread < 1000 or named != weight_shapes():
                 raise ValueError
-            if shift is not None and shift.shape != (SHIFT_DIMS,):
-                raise ValueError
-            return cls(weights, rate, spread, shift)
+            for own, dims in ((shift, SHIFT_DIMS), (durations, DURATION_DIMS)):
+                if own is not None and own.shape != (dims,):
+                    raise ValueError
+            return cls(weights, rate, spread, shift, durations)
         except (SafetensorError, KeyError, ValueError):
             fix = "make it again with speechctc train-boundaries, or delete it"
             raise InputError(f"{path}: not a boundary model that this version reads", fix) from None
+
+
+def durations_of(vectors: Vectors, seconds: Floats, recordings: NDArray[np.int64]) -> Vectors:
+    """Return what is usual of durations, shape (DURATION_DIMS,).
+
+    That is, linear in a phone's vector, the mean logarithm of its seconds, by least squares with a small ridge; last,
+    the standard deviation from it. Both within a recording: rates of speech differ.
+
+    Parameters
+    ----------
+    vectors : ndarray, shape = (n_phones, DIMS)
+    seconds : ndarray, shape = (n_phones,)
+        How long each lasts; more than 0.
+    recordings : ndarray, shape = (n_phones,), int64
+        The number of the recording of each.
+    """
+    values = np.column_stack([vectors, np.log(seconds)]).astype(np.float64)
+    count = np.maximum(np.bincount(recordings), 1)[:, None]
+    means = np.stack([np.bincount(recordings, each) for each in values.T], 1) / count
+    within = values - means[recordings]
+    sides, logs = within[:, :-1], within[:, -1]
+    slopes = np.linalg.solve(sides.T @ sides + 10.0 * np.eye(DIMS), sides.T @ logs)
+    mean, deviation = (values[:, -1] - values[:, :-1] @ slopes).mean(), max((logs - sides @ slopes).std(), NARROWEST)
+    return np.array([*slopes, mean, deviation], np.float32)
+
+
+def untimed(states: int) -> Floats:
+    """Return the scores of durations of a lattice whose states may last as long as they like."""
+    return np.full((1, states), np.nan)
 
 
 def _states(phones: Sequence[str], starts: Floats, ends: Floats, pauses: bool, edges: tuple[bool, bool]) -> _States:

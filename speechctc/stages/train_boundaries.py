@@ -26,8 +26,9 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference import boundary_model
-from speechctc.inference.boundary_model import CHANNELS, DIMS, MELS, RANK, SHIFT_MS, BoundaryModel, Lattice, Times
+from speechctc.inference.boundary_model import CHANNELS, DIMS, MELS, RANK, SHIFT_MS, BoundaryModel, Times
 from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.semi_crf import Lattice, marginals
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, arrays_of, find_checkpoint
 from speechctc.phones.articulation import is_arpabet
@@ -75,7 +76,7 @@ class BoundaryNet(nn.Module):
         return self.inside(hidden).transpose(1, 2), self.change(hidden).transpose(1, 2)
 
     def scores(self, inside: Tensor, change: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the scores of a `speechctc.inference.boundary_model.Lattice`, each (n_frames, n_states).
+        """Return the scores of a `speechctc.inference.semi_crf.Lattice`, each (n_frames, n_states).
 
         Parameters
         ----------
@@ -180,7 +181,8 @@ def _loss(net: BoundaryNet, batch: Sequence[Example], rng: np.random.Generator |
 def _gradients(scores: Scores, example: Example) -> tuple[Scores, float]:
     """Return the gradient of the loss in each score, and the loss."""
     inside, entered, skipped = (score.detach().double().numpy() for score in scores)
-    found = boundary_model.marginals(Lattice(inside, entered, skipped, example.optional, example.low, example.high))
+    untimed = boundary_model.untimed(len(example.optional))
+    found = marginals(Lattice(inside, entered, skipped, example.optional, example.low, example.high, untimed))
     gradients = [each.copy() for each in found[1:]]
     rows = np.arange(len(example.state))
     true = inside[rows, example.state].sum()
@@ -256,7 +258,7 @@ class Example(NamedTuple):
         Of its phones, with a silence between every two that may be left out.
     optional : ndarray, shape = (n_states,), bool
     low, high : ndarray, shape = (n_states,), int64
-        As in `speechctc.inference.boundary_model.Lattice`.
+        As in `speechctc.inference.semi_crf.Lattice`.
     state : ndarray, shape = (n_frames,), int64
         The true state of each frame.
     """
@@ -296,6 +298,16 @@ def examples_of(
             if part is not None:
                 yield part
             first = k + 1
+
+
+def durations_in(examples: Sequence[Example]) -> NDArray[np.float32]:
+    """Return what is usual of the durations of their phones (`speechctc.inference.boundary_model.durations_of`)."""
+    phones = [np.flatnonzero(~each.optional) for each in examples]
+    vectors = [each.vectors.numpy()[own] for each, own in zip(examples, phones, strict=True)]
+    frames = [np.bincount(each.state, minlength=own[-1] + 1)[own] for each, own in zip(examples, phones, strict=True)]
+    seconds = np.concatenate(frames).astype(np.float64) * (SHIFT_MS / 1000)
+    numbers = np.repeat(np.arange(len(examples)), [len(own) for own in phones])
+    return boundary_model.durations_of(np.concatenate(vectors), seconds, numbers)
 
 
 def _example(frames: Tensor, begin: int, phones: Sequence[str], times: Times, closures: bool) -> Example | None:
@@ -389,7 +401,7 @@ def train_boundaries(
     start = None if fresh else recogniser.boundaries or BoundaryModel.load(BUILT_IN)
     further = start is not None and start.rate == rate
     net = _trained(start if further else None, examples, reporter)
-    trained = BoundaryModel(arrays_of(net.state_dict()), rate)
+    trained = BoundaryModel(arrays_of(net.state_dict()), rate, durations=durations_in(examples))
     note = _compared(recogniser, corpus.splits["dev"], trained)  # sets its spread
     write_learned(folder, own, lambda place: files.write_file(place / boundary_model.FILE, trained.save), reporter)
     minutes = sum(len(each.frames) for each in examples) * SHIFT_MS / 60_000

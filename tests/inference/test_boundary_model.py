@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -20,15 +21,14 @@ from speechctc.inference.boundary_model import (
     SILENCE,
     SPREAD,
     BoundaryModel,
-    Lattice,
     has_closures,
-    marginals,
     phone_vectors,
     sides_of,
     spelled,
 )
 from speechctc.inference.refinement import Window, refined
 from speechctc.inference.segmenter import Segment
+from speechctc.inference.semi_crf import IMPOSSIBLE, RARE, Lattice, marginals
 from speechctc.model.checkpoint import arrays_of
 from speechctc.phones.inventory import CMU39, TIMIT61
 from speechctc.stages import train_boundaries
@@ -293,7 +293,9 @@ def random_lattice(frames: int, optional: list[bool], seed: int) -> Lattice:
     shape = (frames, len(optional))
     low, high = np.zeros(shape[1], np.int64), np.full(shape[1], frames)
     inside, entered, skipped = (rng.normal(0, 2, shape) for _ in range(3))
-    return Lattice(inside, entered, skipped, np.array(optional), low, high)
+    lasting = rng.normal(0, 2, (4, shape[1]))
+    lasting[:, ::3] = np.nan
+    return Lattice(inside, entered, skipped, np.array(optional), low, high, lasting)
 
 
 def all_ways(lattice: Lattice) -> dict[tuple[int, ...], float]:
@@ -310,6 +312,10 @@ def all_ways(lattice: Lattice) -> dict[tuple[int, ...], float]:
             score = sum(lattice.inside[t, s] for t, s in enumerate(way))
             for t, step in enumerate(steps, start=1):
                 score += (0.0, lattice.entered[t, way[t]], lattice.skipped[t, way[t]])[step]
+            for s, count in Counter(way).items():
+                if not np.isnan(lattice.lasting[0, s]):
+                    own = lattice.lasting[count, s] if count < len(lattice.lasting) else -np.inf
+                    score += np.logaddexp(own, -RARE)
             ways[way] = score
     return ways
 
@@ -344,7 +350,7 @@ def test_probabilities_are_those_of_all_ways(frames: int, optional: list[bool]) 
 
 
 def test_a_band_is_kept_and_too_few_frames_have_no_way() -> None:
-    assert marginals(random_lattice(2, [False, False, False], 1)).total < -1e29
+    assert marginals(random_lattice(2, [False, False, False], 1)).total < IMPOSSIBLE
     lattice = random_lattice(6, [True, False, True, False, True], 3)
     lattice.low[:], lattice.high[:] = (0, 0, 2, 3, 4), (2, 4, 5, 6, 6)
     ways = all_ways(lattice)
