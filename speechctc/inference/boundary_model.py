@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ CENTER_MS = 1500.0  # how far before and after a frame the mean reaches that is 
 # Seconds of sound before and after a frame that it depends on: those of the mean, and of the weights in it.
 CONTEXT = 2.5
 SCALE = 3.0  # nats; the deviation of log energies is of this size
-CHANNELS, RANK = 48, 24
+CHANNELS, LAYERS, RANK = 72, 4, 24  # of a net from random weights; a file may have another number of the first two
 
 Floats = NDArray[np.float64]
 
@@ -98,12 +98,17 @@ def time_of(frame: Floats | NDArray[np.int64]) -> Floats:
     return times
 
 
-def weight_shapes() -> dict[str, tuple[int, ...]]:
-    """Return the shape of each weight of the net."""
+def size_of(weights: Weights) -> tuple[int, int]:
+    """Return the channels and the convolutions of a net."""
+    return len(weights["convs.0.bias"]), sum(name.startswith("convs.") for name in weights) // 2
+
+
+def weight_shapes(channels: int, convolutions: int) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each weight of a net."""
     layers: dict[str, tuple[int, ...]] = {
-        f"convs.{k}": (CHANNELS, width, 5) for k, width in enumerate((MELS, CHANNELS, CHANNELS))
+        f"convs.{k}": (channels, channels if k else MELS, 5) for k in range(convolutions)
     }
-    layers |= {"inside": (RANK, CHANNELS, 1), "change": (RANK, CHANNELS, 3)}
+    layers |= {"inside": (RANK, channels, 1), "change": (RANK, channels, 3)}
     layers |= {"phone.0": (32, DIMS), "phone.2": (RANK + 1, 32), "pair.0": (48, 2 * DIMS), "pair.2": (RANK + 1, 48)}
     biases = {f"{name}.bias": shape[:1] for name, shape in layers.items()}
     return {**{f"{name}.weight": shape for name, shape in layers.items()}, **biases}
@@ -112,7 +117,7 @@ def weight_shapes() -> dict[str, tuple[int, ...]]:
 def scores(weights: Weights, frames: Vectors, vectors: Vectors) -> tuple[Vectors, Vectors, Vectors]:
     """Return the scores of a `speechctc.inference.semi_crf.Lattice`, each (n_frames, n_states).
 
-    Three convolutions over 145 ms, and two bilinear forms: frame by phone, and frame by pair of phones. A phone is
+    Convolutions, four over 305 ms, and two bilinear forms: frame by phone, and frame by pair of phones. A phone is
     given as a vector, so there are no weights of any phone set. `train_boundaries.BoundaryNet` is what is trained.
 
     Parameters
@@ -124,7 +129,7 @@ def scores(weights: Weights, frames: Vectors, vectors: Vectors) -> tuple[Vectors
         Of the phones in order.
     """
     hidden = frames
-    for k in range(3):
+    for k in range(size_of(weights)[1]):
         above = np.maximum(_convolved(hidden, weights, f"convs.{k}", 2**k), 0)
         hidden = hidden + above if k else above
     inside, change = (_convolved(hidden, weights, name, 1) for name in ("inside", "change"))
@@ -376,10 +381,11 @@ class BoundaryModel:
         return lasting
 
     def save(self, path: Path) -> None:
-        """Write the model, to a name that no one reads yet."""
+        """Write the model, the net's weights in half precision, to a name that no one reads yet."""
         about = {"format": FORMAT, "rate": str(self.rate), "spread": f"{self.spread:.4f}"}
+        half = {name: each.astype(np.float16) for name, each in self.weights.items()}
         more = {SHIFT: self.shift, DURATIONS: self.durations}
-        save_tensors(path, {**self.weights, **{name: each for name, each in more.items() if each is not None}}, about)
+        save_tensors(path, half | {name: each for name, each in more.items() if each is not None}, about)
 
     @classmethod
     def load(cls, folder: Path) -> BoundaryModel | None:
@@ -404,7 +410,7 @@ class BoundaryModel:
             weights = load_weights(path)
             shift, durations = weights.pop(SHIFT, None), weights.pop(DURATIONS, None)
             named = {name: value.shape for name, value in weights.items()}
-            if not 0 < spread < 1000 or named != weight_shapes():
+            if not 0 < spread < 1000 or named != weight_shapes(*size_of(weights)):
                 raise ValueError
             for own, dims in ((shift, SHIFT_DIMS), (durations, DURATION_DIMS)):
                 if own is not None and own.shape != (dims,):
@@ -415,7 +421,7 @@ class BoundaryModel:
             raise InputError(f"{path}: not a boundary model that this version reads", fix) from None
 
 
-def durations_of(vectors: Vectors, seconds: Floats, recordings: NDArray[np.int64]) -> Vectors:
+def durations_of(vectors: Vectors, seconds: NDArray[np.floating[Any]], recordings: NDArray[np.int64]) -> Vectors:
     """Return what is usual of durations, shape (DURATION_DIMS,).
 
     That is, linear in a phone's vector, the mean logarithm of its seconds, by least squares with a small ridge; last,

@@ -26,7 +26,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference import boundary_model
-from speechctc.inference.boundary_model import CHANNELS, DIMS, MELS, RANK, SHIFT_MS, BoundaryModel, Times
+from speechctc.inference.boundary_model import CHANNELS, DIMS, LAYERS, MELS, RANK, SHIFT_MS, BoundaryModel, Times
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.semi_crf import Lattice, marginals
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
@@ -55,14 +55,14 @@ REACH = 0.4  # how far from the true ones boundaries are looked at in training, 
 class BoundaryNet(nn.Module):
     """What `speechctc.inference.boundary_model.scores` computes, to be trained."""
 
-    def __init__(self) -> None:
+    def __init__(self, channels: int = CHANNELS, convolutions: int = LAYERS) -> None:
         super().__init__()
-        widths = (MELS, CHANNELS, CHANNELS)
         self.convs = nn.ModuleList(
-            nn.Conv1d(width, CHANNELS, 5, padding=2 * 2**k, dilation=2**k) for k, width in enumerate(widths)
+            nn.Conv1d(channels if k else MELS, channels, 5, padding=2 * 2**k, dilation=2**k)
+            for k in range(convolutions)
         )
-        self.inside = nn.Conv1d(CHANNELS, RANK, 1)
-        self.change = nn.Conv1d(CHANNELS, RANK, 3, padding=1)
+        self.inside = nn.Conv1d(channels, RANK, 1)
+        self.change = nn.Conv1d(channels, RANK, 3, padding=1)
         self.phone = nn.Sequential(nn.Linear(DIMS, 32), nn.ReLU(), nn.Linear(32, RANK + 1))
         self.pair = nn.Sequential(nn.Linear(2 * DIMS, 48), nn.ReLU(), nn.Linear(48, RANK + 1))
         self.dropout = nn.Dropout(0.1)
@@ -98,6 +98,7 @@ def train(
     further: bool = False,
     noise: bool = True,
     advance: Callable[[float], None] = lambda loss: None,
+    steps: int | None = None,
 ) -> None:
     """Train a net.
 
@@ -111,9 +112,11 @@ def train(
         Add noise at random levels.
     advance : callable
         Called after each step with the mean loss of a phone, nats.
+    steps : int, optional
+        Of the optimiser; `step_count` by default.
     """
     rng = np.random.default_rng(0)
-    steps, before = step_count(len(examples), further), [each.detach().clone() for each in net.parameters()]
+    steps, before = steps or step_count(len(examples), further), [each.detach().clone() for each in net.parameters()]
     rate = FURTHER_LR if further else LR
     optimiser = AdamW([{"params": [*net.parameters()], "weight_decay": 1e-3}], rate)
     net.train()
@@ -305,7 +308,7 @@ def durations_in(examples: Sequence[Example]) -> NDArray[np.float32]:
     phones = [np.flatnonzero(~each.optional) for each in examples]
     vectors = [each.vectors.numpy()[own] for each, own in zip(examples, phones, strict=True)]
     frames = [np.bincount(each.state, minlength=own[-1] + 1)[own] for each, own in zip(examples, phones, strict=True)]
-    seconds = np.concatenate(frames).astype(np.float64) * (SHIFT_MS / 1000)
+    seconds = np.concatenate(frames) * (SHIFT_MS / 1000)
     numbers = np.repeat(np.arange(len(examples)), [len(own) for own in phones])
     return boundary_model.durations_of(np.concatenate(vectors), seconds, numbers)
 
@@ -456,7 +459,7 @@ def _examples(
 def _trained(start: BoundaryModel | None, examples: Sequence[Example], reporter: Reporter) -> BoundaryNet:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        net = BoundaryNet()
+        net = BoundaryNet(*boundary_model.size_of(start.weights) if start else ())
     if start is not None:
         net.load_state_dict({name: torch.from_numpy(value) for name, value in start.weights.items()})
     with reporter.progress("training", step_count(len(examples), start is not None)) as advance:
