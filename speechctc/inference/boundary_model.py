@@ -155,8 +155,8 @@ def _convolved(x: Vectors, weights: Weights, name: str, dilation: int) -> Vector
     weight, result = weights[f"{name}.weight"], np.tile(weights[f"{name}.bias"], (len(x), 1))
     reach = weight.shape[2] // 2 * dilation
     padded = np.pad(x, ((reach, reach), (0, 0)))
-    for k in range(weight.shape[2]):
-        result += padded[k * dilation : k * dilation + len(x)] @ weight[:, :, k].T
+    for k, tap in enumerate(weight.transpose(2, 1, 0).copy()):  # BLAS takes only contiguous numbers
+        result += padded[k * dilation : k * dilation + len(x)] @ tap
     return result
 
 
