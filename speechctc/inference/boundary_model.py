@@ -236,7 +236,7 @@ PRIOR = 0.04  # scale of the Laplace distribution of true boundaries around the 
 
 SHARE = 0.95  # of the boundaries, those that are to lie in their intervals
 SPREAD = 1.2  # how much wider an interval is than the lattice says, where the boundary model has no figure of its own
-PAUSE_SPREAD = 2.2  # how much wider still it is beside silence, from half of TIMIT's speakers
+PAUSE_SPREAD = 1.2  # how much wider still it is beside silence, from half of TIMIT's speakers
 MIN_HALF_WIDTH = 0.0025  # seconds that an interval reaches at least to each side before it is spread: half a frame
 
 
