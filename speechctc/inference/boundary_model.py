@@ -49,10 +49,8 @@ _MARKS = 4
 _EACH = 12  # numbers for a sound
 DIMS = _MARKS + 2 * _EACH + 1
 SHIFT, SHIFT_DIMS = "shift", 2 * _EACH + 3  # in a file: times `sides_of`, how much later people set boundaries
-DURATIONS, DURATION_DIMS = (
-    "durations",
-    DIMS + 2,
-)  # in a file: times a phone's vector and 1, the mean of log s; deviation
+# In a file: times a phone's vector and 1, the mean of log s; deviation.
+DURATIONS, DURATION_DIMS = "durations", DIMS + 2
 NARROWEST = 0.2  # deviation of durations; of few phones less would be chance
 LONGEST = 100  # frames that a phone lasts whose duration is scored
 
@@ -371,13 +369,14 @@ class BoundaryModel:
 
     def _lasting(self, vectors: Vectors, states: _States, seconds: Floats) -> Floats:
         """Return the scores of durations, at the rate of speech that the rough durations tell; silences have none."""
-        if self.durations is None:
+        sounding = vectors[states.place, 0] == 0
+        place, logs = states.place[sounding], np.log(np.maximum(seconds[sounding], SHIFT_MS / 1000))
+        if self.durations is None or not len(place):
             return untimed(len(vectors))
-        usual, deviation = vectors[states.place] @ self.durations[:-2] + self.durations[-2], self.durations[-1]
-        rate = np.mean(np.log(np.maximum(seconds, SHIFT_MS / 1000)) - usual)
+        usual, deviation = vectors[place] @ self.durations[:-2] + self.durations[-2], self.durations[-1]
         lasting = np.full((LONGEST + 1, len(vectors)), np.nan)
         log_seconds = np.log(np.maximum(np.arange(LONGEST + 1), 1) * SHIFT_MS / 1000)
-        lasting[:, states.place] = -(((log_seconds[:, None] - usual - rate) / deviation) ** 2) / 2
+        lasting[:, place] = -(((log_seconds[:, None] - usual - np.mean(logs - usual)) / deviation) ** 2) / 2
         return lasting
 
     def save(self, path: Path) -> None:
@@ -415,8 +414,10 @@ class BoundaryModel:
             for own, dims in ((shift, SHIFT_DIMS), (durations, DURATION_DIMS)):
                 if own is not None and own.shape != (dims,):
                     raise ValueError
+            if durations is not None and (durations[-1] < NARROWEST or np.abs(durations).max() > 1000):
+                raise ValueError
             return cls(weights, rate, spread, shift, durations)
-        except (SafetensorError, KeyError, ValueError):
+        except (SafetensorError, KeyError, TypeError, ValueError):
             fix = "make it again with speechctc train-boundaries, or delete it"
             raise InputError(f"{path}: not a boundary model that this version reads", fix) from None
 

@@ -277,7 +277,7 @@ class Example(NamedTuple):
 def examples_of(
     samples: NDArray[np.float32], rate: int, phones: Sequence[str], times: Times, closures: bool
 ) -> Iterator[Example]:
-    """Yield the parts of an utterance; those in which a phone lasts less than a frame are left out.
+    """Yield the parts of an utterance; left out are those without phones, or with one shorter than a frame.
 
     Parameters
     ----------
@@ -317,7 +317,7 @@ def _example(frames: Tensor, begin: int, phones: Sequence[str], times: Times, cl
     labels, optional, entries = _states(phones, times, 0.0 if begin == 0 else times[0][0])
     count = len(frames)
     starts = [max(frame_of(start) - begin, 0) for _, start in entries]
-    if not entries or any(b <= a for a, b in zip(starts, [*starts[1:], count], strict=True)):
+    if optional.all() or any(b <= a for a, b in zip(starts, [*starts[1:], count], strict=True)):
         return None
     starts[0] = 0
     state = np.zeros(count, np.int64)
