@@ -88,7 +88,8 @@ def marginals(lattice: Lattice) -> Marginals:
         return Marginals(total, np.zeros_like(lattice.inside), entered, skipped)
     entered[:, 1:] = np.exp(ended[:-1, :-1] + lattice.entered[:, 1:] + rest[:-1, 1:] - total)
     after = lattice.optional[1:-1]  # the state between
-    skipped[:, 2:] = np.exp(ended[:-1, :-2] + lattice.skipped[:, 2:] + rest[:-1, 2:] - total) * after
+    ways = ended[:-1, :-2] + lattice.skipped[:, 2:] + rest[:-1, 2:] - total
+    skipped[:, 2:] = np.exp(np.where(after, ways, _NONE))  # those that leave a phone out may be too probable
     begins = entered + skipped
     begins[0] = np.exp(begun[0] + rest[0] - total)
     begins[:, :-1] -= entered[:, 1:]  # where the next begins, this one has ended

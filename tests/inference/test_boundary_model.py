@@ -309,10 +309,10 @@ def test_a_damaged_model_is_refused(model: BoundaryModel, tmp_path: Path) -> Non
 
 def random_lattice(frames: int, optional: str, seed: int) -> Lattice:
     """Return a lattice of as many states as there are digits; two of three have scores of up to three frames."""
-    rng = np.random.default_rng(seed)
-    shape = (frames, len(optional))
+    rng, shape = np.random.default_rng(seed), (frames, len(optional))
     low, high = np.zeros(shape[1], np.int64), np.full(shape[1], frames)
     inside, entered, skipped = (rng.normal(0, 2, shape) for _ in range(3))
+    skipped[:, [k for k in range(1, shape[1]) if optional[k - 1] == "0"]] = 2000.0  # no way leaves such a state out
     lasting = rng.normal(0, 2, (4, shape[1]))
     lasting[:, ::3] = np.nan
     return Lattice(inside, entered, skipped, np.array([*optional]) == "1", low, high, lasting)
