@@ -213,7 +213,7 @@ def check_fit(file: str, labels: Sequence[int], frames: int, seconds: float) -> 
 
 Values = NDArray[np.float64]
 
-EXTRA_COST = 2.0  # to begin a stretch that is not in the transcript, and to end it, nats
+EXTRA_COST = 4.0  # to begin a stretch that is not in the transcript, and to end it, nats
 NEVER = 1000.0  # for what should happen only where there is no other path, nats
 AROUND = 5.0  # how far around a unit others say what is usual there, seconds
 SPREADS = 2.0  # how many distances of the median from the upper quartile above that a deficit is unusual
