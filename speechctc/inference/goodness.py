@@ -391,7 +391,7 @@ class Goodness:
         try:
             return own._read(files.read_json(path))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-            fix = "make it again with speechctc calibrate, or delete it"
+            fix = "delete it; speechctc calibrate makes it again"
             raise InputError(f"{path}: not what this version knows of right speech by this model", fix) from None
 
     def _read(self, values: Any) -> Goodness:

@@ -82,7 +82,7 @@ class Ratings:
             if values["format"] != FORMAT or values["phones"] != [*phones] or "" not in weights or not is_right:
                 raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError):
-            fix = "make it again with speechctc calibrate --ratings, or delete it"
+            fix = "delete it; speechctc calibrate --ratings makes it again"
             raise InputError(f"{path}: not what this version knows of raters' scores", fix) from None
         return cls(phones, weights)
 

@@ -115,7 +115,7 @@ class Calibration:
             calibration._check()
             return calibration
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-            fix = "make it again with speechctc calibrate, or delete it"
+            fix = "delete it; speechctc calibrate makes it again"
             raise InputError(f"{path}: not a calibration that this version reads", fix) from None
 
     def _check(self) -> None:
