@@ -64,7 +64,7 @@ NOT_RUN = {
     r"speechctc train-boundaries .*": "tests/cli/test_train_boundaries.py runs it on tones",
     r"speechctc .*(phones.yaml|runs/phones).*": "it needs an encoder; tests/features/test_encoder.py makes tiny ones",
     r"speechctc export .*\.onnx .*": "tests/stages/test_export_onnx.py runs it and computes with what it writes",
-    r"speechctc lm .*|speechctc decode .*(--lm |gnarple).*": "tests/cli/test_lm.py runs these on its files",
+    r"speechctc lm .*|speechctc decode .*(--lm |zoomple).*": "tests/cli/test_lm.py runs these on its files",
 }
 # Commands that take long and that another document shows, and runs, in the same folder.
 RUN_ELSEWHERE = {("docs/explain/maxout.md", "speechctc inspect --audio a.wav"): "docs/guide/seeing.md"}
