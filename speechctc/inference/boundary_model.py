@@ -418,7 +418,7 @@ class BoundaryModel:
                 raise ValueError
             return cls(weights, rate, spread, shift, durations)
         except (SafetensorError, KeyError, TypeError, ValueError):
-            fix = "make it again with speechctc train-boundaries, or delete it"
+            fix = "delete it; speechctc train-boundaries makes it again"
             raise InputError(f"{path}: not a boundary model that this version reads", fix) from None
 
 
