@@ -113,6 +113,14 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
+class When(str, Enum):
+    """When the reverberation of a room is taken off a recording."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
 AnyDecoder = TypeVar("AnyDecoder", bound="Decoder")
 Given = TypeVar("Given")
 
@@ -121,6 +129,10 @@ Given = TypeVar("Given")
 Beam = Annotated[int | None, Option("--beam", metavar="N", help=
     "Search with N hypotheses at a time, even without a language model. Default: the model's own setting (decode.beam) "
     "with a language model, else no search.")]
+Dereverb = Annotated[When | None, Option("--dereverb", help=
+    "Take the reverberation of a room off the sound first, by weighted prediction error: in recordings where it is "
+    "strong, as far from the microphone (auto), always, or never. Default: the model's own setting (decode.dereverb, "
+    "mostly auto).")]
 Channel = Annotated[int | None, Option("--channel", metavar="N", min=1, help=
     "Read only this channel of the recordings; 1 is the first (left). Default: the mean of all channels.")]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=
@@ -237,7 +249,7 @@ class ModelChoice:
     device : Device
     lms : sequence of Path
         Language models, see `speechctc.inference.load.with_lms`.
-    lm_weight, beam, min_modulation_db
+    lm_weight, beam, min_modulation_db, dereverb
         In place of the numbers of the model's ``decode`` section.
     or_bundled : bool
         As for `find_model`.
@@ -251,6 +263,7 @@ class ModelChoice:
     lm_weight: float | None = None
     beam: int | None = None
     min_modulation_db: float | None = None
+    dereverb: When | None = None
     or_bundled: bool = True
     inventory: str | None = None
     language: str | None = None
@@ -278,8 +291,8 @@ def _load(model: ModelChoice, read: Callable[[Path, str], AnyDecoder]) -> AnyDec
     folder, line = _find(model.place, model.or_bundled)
     search = model.lms, model.lm_weight, model.beam
     recogniser = with_language_models(read(folder, model.device.value), folder, *search, new_reporter())
-    least = model.min_modulation_db
-    recogniser = recogniser.with_settings([] if least is None else [f"decode.min_modulation_db={least}"])
+    own = {"min_modulation_db": model.min_modulation_db, "dereverb": model.dereverb and model.dereverb.value}
+    recogniser = recogniser.with_settings([f"decode.{key}={value}" for key, value in own.items() if value is not None])
     about = line.partition("using ")[2]  # without why it is used
     if (wanted := find_requested(model.inventory, model.language)) is not None:
         recogniser = restrict(recogniser, wanted, new_reporter())

@@ -43,6 +43,7 @@ class Recordings:
     skip_existing: opt.SkipExisting = False
     skip_changed: opt.SkipChanged = False
     channel: opt.Channel = None
+    dereverb: opt.Dereverb = None
     jobs: opt.Jobs = 0
     cluster: opt.Cluster = None
     device: opt.OnDevice = opt.Device.auto
@@ -102,6 +103,9 @@ def _check(given: Decode, is_stdin: bool) -> None:
         raise InputError("- reads standard input and cannot be named with others", "decode it alone")
     if (given.raw or given.live) and not is_stdin:
         raise InputError(f"--{'raw' if given.raw else 'live'} is for standard input", "name - instead of a file")
+    if is_stdin and given.dereverb in (opt.When.auto, opt.When.always):
+        what = f"--dereverb {given.dereverb.value} hears 20 s at a time, and standard input is decoded while it comes"
+        raise InputError(what, "save it to a file")
     if given.cluster and (given.inventory or given.language):
         raise InputError("--cluster decodes with all phones of the model", "leave out --cluster, or what names phones")
     if given.textgrids and not given.tier:
@@ -132,6 +136,7 @@ def _decode(given: Decode, audio: list[Path]) -> int:
         given.lm_weight,
         beam=given.beam,
         min_modulation_db=given.min_modulation_db,
+        dereverb=given.dereverb,
         inventory=given.inventory,
         language=given.language,
     )
@@ -289,7 +294,7 @@ def _load(given: Align | ScorePhones, language: str | None) -> Recogniser:
     """Load the model that aligns."""
     inventory = given.inventory if isinstance(given, Align) else None
     device = opt.Device.cpu if given.cluster else given.device
-    choice = opt.ModelChoice(_suited(given.model, language), device, inventory=inventory)
+    choice = opt.ModelChoice(_suited(given.model, language), device, inventory=inventory, dereverb=given.dereverb)
     recogniser = opt.load_recogniser(choice)
     recogniser.boundaries = recogniser.boundaries if given.refine else None
     if given.intervals and recogniser.boundaries is None:

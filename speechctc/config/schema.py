@@ -484,7 +484,7 @@ class ScoreConfig(Section):
 
 
 class DecodeConfig(Section):
-    """How phones are found in the output of a net. Alignment does not use it: there the phones are known."""
+    """How phones are found in the output of a net. Alignment uses `dereverb` alone: there the phones are known."""
 
     lm_order: int = Field(0, ge=0, le=8, description="order of the n-gram of the training labels; 0: no n-gram")
     lm_cutoff: int = Field(1, ge=1)
@@ -497,6 +497,8 @@ class DecodeConfig(Section):
     beam: int = Field(64, ge=1, le=4096, description="hypotheses that the prefix search keeps")
     min_modulation_db: float = Field(6.0, ge=0, le=40)
     """no phones are found where no band's level changes by more than this within 1.5 s, dB; 0: not used"""
+    dereverb: Literal["auto", "always", "never"] = "auto"
+    """take off the reverberation of a room first (WPE); auto: where it is strong; alignment does so too"""
 
 
 class Config(Section):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval
+from speechctc.audio.dereverberation import AudioBlocks, Dereverberated
 from speechctc.config.encoder import find_encoder
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
@@ -27,13 +29,11 @@ from speechctc.inference.streaming import (
     BLOCK_FRAMES,
     LIVE_FRAMES,
     LOOKAHEAD,
-    AudioBlocks,
     Forward,
     Logits,
     NetMaker,
     PushedSamples,
     Rows,
-    SampleBlocks,
     Stream,
     is_several,
     opened,
@@ -153,7 +153,7 @@ class Decoder:
             raise InputError("the model subtracts no mean: features.cmn_window_ms is null", "decode without that")
 
         def static(path: str | Path) -> Rows:
-            with opened(path, None, channel, features.sample_rate) as (_, blocks):
+            with self.opened(path, None, channel) as (_, blocks):
                 rows = list(extractor(features, self.device).blocks(blocks))
             return np.concatenate([np.zeros((0, features.static_dims), np.float32), *rows])
 
@@ -163,6 +163,12 @@ class Decoder:
     def restricted(self, checkpoint: Checkpoint) -> Self:
         """Return one of a checkpoint that has fewer phones."""
         return self.replaced(checkpoint=checkpoint)
+
+    def opened(
+        self, recording: str | Path | Any, rate: int | None, channel: int | None
+    ) -> AbstractContextManager[tuple[str, Dereverberated]]:
+        """Open a file or samples as `streaming.opened` does, at the model's rate, dereverberated as its config says."""
+        return opened(recording, rate, channel, self.config.features.sample_rate, self.config.decode.dereverb)
 
     @property
     def method(self) -> str:
@@ -201,7 +207,8 @@ class Decoder:
         InputError
             The samples or the rate cannot be those of a recording.
         """
-        blocks = list(self.forward.in_blocks(SampleBlocks(samples, rate, self.config.features.sample_rate)))
+        with self.opened(samples, rate, None) as (_, source):
+            blocks = list(self.forward.in_blocks(source))
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.phones) + 1), dtype=np.float32)
 
     @overload
@@ -267,9 +274,9 @@ class Decoder:
         self, recording: str | Path | Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
     ) -> Recognition:
         """As `decode`, for one recording."""
-        with opened(recording, rate, channel, self.config.features.sample_rate) as (name, blocks):
+        with self.opened(recording, rate, channel) as (name, blocks):
             segments = tuple(self.segments(blocks, alternatives))
-            return Recognition(name, blocks.seconds, segments)
+            return Recognition(name, blocks.seconds, segments, is_dereverberated=blocks.changed)
 
     def decode_inside(
         self, recording: str | Path, intervals: Sequence[Interval], alternatives: int = 0, channel: int | None = None
@@ -284,9 +291,9 @@ class Decoder:
             As `decode`; or an interval ends after the recording.
         """
         _check_count(alternatives)
-        with opened(recording, None, channel, self.config.features.sample_rate) as (name, blocks):
+        with self.opened(recording, None, channel) as (name, blocks):
             log_probs = self._log_posteriors(blocks)
-            seconds = blocks.seconds
+            seconds, changed = blocks.seconds, blocks.changed
         segments = list[Segment]()
         for each in intervals:
             if each.end > seconds + BEYOND:
@@ -297,7 +304,7 @@ class Decoder:
             found = self.segments_of(log_probs[first:last], end - begin, alternatives)
             moved = [one.moved(one.start + begin, one.end + begin) for one in found]
             segments += lasting(moved, MIN_DURATION, each.start, end)
-        return Recognition(name, seconds, tuple(segments), intervals=tuple(intervals))
+        return Recognition(name, seconds, tuple(segments), intervals=tuple(intervals), is_dereverberated=changed)
 
     def decode_all(
         self,
@@ -358,7 +365,7 @@ class Decoder:
 
         The arguments and errors are those of `decode`.
         """
-        with opened(recording, rate, channel, self.config.features.sample_rate) as (_, blocks):
+        with self.opened(recording, rate, channel) as (_, blocks):
             return self._log_posteriors(blocks)
 
     def _log_posteriors(self, blocks: AudioBlocks) -> Logits:

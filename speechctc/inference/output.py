@@ -342,6 +342,7 @@ class ResultWriter:
         self.writer = writer or WRITERS[options.form]
         self.notes: list[str] = []
         self.failures: list[tuple[Path, str]] = []
+        self.rooms: list[Path] = []  # recordings that were dereverberated
         self.made = 0  # files in a folder
         self._hints = 0
 
@@ -386,6 +387,8 @@ class ResultWriter:
                 if recording.path != STDIN.path:
                     self.notes += filter(None, (sound_file.cut_short(recording.path), self._hint(recording)))
                 yield recording, name, result.renamed(self.options.symbols) if self.options.symbols else result
+                if getattr(result, "is_dereverberated", False):  # what is measured is not
+                    self.rooms.append(recording.path)
             advance(1)
 
     def _hint(self, recording: Recording) -> str:
@@ -422,6 +425,8 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
     failed, is_error = counted_alike(writer.failures), len(writer.failures) == total
     reporter.warn(*writer.notes, *([] if is_error else failed))
     reporter.note(*(f"speechctc: {each}" for each in failed if is_error))  # as the command line says errors
+    taken = "reverberation or hum was taken off first, as from far away; --dereverb never leaves it"
+    reporter.note(*counted_alike([(path, f"{path}: {taken}") for path in writer.rooms]))
     if writer.made:
         reporter.note(f"wrote {plural(writer.made, 'file')} into {options.folder}")
     elif options.file is not None and not is_special(options.file) and not is_error:

@@ -23,7 +23,7 @@ from speechctc.inference.placement import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Calibration
-from speechctc.inference.streaming import Forward, opened
+from speechctc.inference.streaming import Forward
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.search import lm_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
@@ -176,9 +176,10 @@ class Recogniser(Decoder):
             The items in parts, in the order of time: each lies between its times.
         options : AlignOptions, optional
         """
-        refining = Refiner(recording, rate, channel, self.boundaries, self.phones)
+        dereverb = self.config.decode.dereverb
+        refining = Refiner((recording, rate, channel), self.boundaries, self.phones, dereverb)
         aligner = Aligner(self.inventory, self.clock, self.calibration, options, refining)
-        opening = opened(recording, rate, channel, self.config.features.sample_rate)
+        opening = self.opened(recording, rate, channel)
         with opening as (name, blocks), Posteriors(len(aligner.inventory.phones) + 1) as posteriors, refining:
             check_phones(name, items, options.silences, aligner.inventory)
             for block in self.forward.in_blocks(blocks, local=True):
@@ -187,13 +188,15 @@ class Recogniser(Decoder):
             if options.judge is not None and self.judge is not None:
                 posteriors.judged = self._judged(recording, rate, channel, aligner.heard)
             if phrases:
-                return aligner.place_phrases(name, blocks.seconds, phrases, posteriors)
-            return aligner.place(name, blocks.seconds, items, posteriors)
+                found = aligner.place_phrases(name, blocks.seconds, phrases, posteriors)
+            else:
+                found = aligner.place(name, blocks.seconds, items, posteriors)
+            return replace(found, is_dereverberated=blocks.changed)
 
     def _judged(self, recording: Any, rate: int | None, channel: int | None, heard: PhoneMapping) -> Posteriors:
         """Return the posteriors of the net that scores phones."""
         posteriors = Posteriors(len(heard.inventory.phones) + 1)
-        with opened(recording, rate, channel, self.config.features.sample_rate) as (_, blocks):
+        with self.opened(recording, rate, channel) as (_, blocks):
             for block in self._judging.in_blocks(blocks, local=True):
                 posteriors.append(heard.rows(log_softmax(block)))
         return posteriors

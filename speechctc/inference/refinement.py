@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.audio.dereverberation import When
 from speechctc.inference.boundary_model import CONTEXT, SILENCE, BoundaryModel, has_closures, spelled, step_of
 from speechctc.inference.segmenter import WHOLE, Segment, Span
 from speechctc.inference.streaming import opened
@@ -47,19 +48,22 @@ class Refiner(ExitStack):
 
     Parameters
     ----------
-    recording, rate, channel
-        As for `speechctc.inference.streaming.opened`.
+    recording : tuple
+        The recording, rate and channel, as for `speechctc.inference.streaming.opened`.
     model : BoundaryModel or None
         None: segments stay as they are.
     phones : sequence of str
         The phone set of the segments.
+    dereverb : str
+        As for `opened`.
     """
 
     def __init__(
-        self, recording: Any, rate: int | None, channel: int | None, model: BoundaryModel | None, phones: Sequence[str]
-    ) -> None:
+        self, recording: tuple[Any, int | None, int | None], model: BoundaryModel | None, phones: Sequence[str],
+        dereverb: When = "never",
+    ) -> None:  # fmt: skip
         super().__init__()
-        self._recording, self._model, self._phones = (recording, rate, channel), model, phones
+        self._recording, self._model, self._phones, self._dereverb = recording, model, phones, dereverb
         self._window: Window | None = None
 
     def refine(self, segments: Sequence[Segment], span: Span) -> list[Segment]:
@@ -67,7 +71,7 @@ class Refiner(ExitStack):
         if self._model is None:
             return list(segments)
         if self._window is None:
-            _, blocks = self.enter_context(opened(*self._recording, self._model.rate))
+            _, blocks = self.enter_context(opened(*self._recording, self._model.rate, self._dereverb))
             self._window = Window(blocks, self._model.rate)
         return refined(segments, self._window, self._model, self._phones, span)
 

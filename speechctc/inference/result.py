@@ -150,6 +150,8 @@ class Recognition:
         Those of a tier, if phones were recognised only inside of them.
     tier : str
         The name of this tier.
+    is_dereverberated : bool
+        The reverberation of a room was taken off first.
     """
 
     file: str
@@ -165,6 +167,7 @@ class Recognition:
     show_intervals: bool = False
     intervals: tuple[Interval, ...] = ()
     tier: str = ""
+    is_dereverberated: bool = False
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -186,6 +189,8 @@ class Recognition:
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON output, times rounded to 0.1 ms."""
         values: dict[str, Any] = {"file": self.file, "seconds": round(self.seconds, 6), "phones": list(self.phones)}
+        if self.is_dereverberated:
+            values["is_dereverberated"] = True
         if self.log_probability is not None:
             values["log_probability"] = round(self.log_probability, 4)
         if self.intervals:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
+from speechctc.audio.dereverberation import Dereverberated, When
 from speechctc.audio.resampling import in_windows, resample_blocks
 from speechctc.audio.sound_file import BLOCK
 from speechctc.config.schema import FeatureConfig, ModelConfig
@@ -56,8 +57,8 @@ def is_several(recording: Any) -> bool:
 
 @contextmanager
 def opened(
-    recording: str | Path | Any, rate: int | None, channel: int | None, model_rate: int
-) -> Iterator[tuple[str, AudioBlocks]]:
+    recording: str | Path | Any, rate: int | None, channel: int | None, model_rate: int, dereverb: When = "never"
+) -> Iterator[tuple[str, Dereverberated]]:
     """Open a file, or samples in memory.
 
     Parameters
@@ -70,12 +71,14 @@ def opened(
         The channel of a file to read, counted from 1; None: the mean of all.
     model_rate : int
         Rate of the blocks, Hz.
+    dereverb : str
+        As for `Dereverberated`.
 
     Yields
     ------
     name : str
         The recording's name in results.
-    blocks : AudioBlocks
+    blocks : Dereverberated
 
     Raises
     ------
@@ -85,12 +88,12 @@ def opened(
     if not isinstance(recording, (str, Path)):
         if channel is not None:
             raise InputError("a channel of samples, which are averaged", "give that channel's samples alone")
-        yield NAME, SampleBlocks(recording, rate, model_rate)
+        yield NAME, Dereverberated(SampleBlocks(recording, rate, model_rate), model_rate, dereverb)
         return
     if rate is not None:
         raise InputError(f"{recording}: a rate for a file, which has its own", "leave rate out")
     with sound_file.opened(Path(recording), model_rate, channel) as blocks:
-        yield str(recording), blocks
+        yield str(recording), Dereverberated(blocks, model_rate, dereverb)
 
 
 class PushedSamples:
@@ -175,10 +178,6 @@ class SampleBlocks(PushedSamples):
         super().__init__(rate, model_rate)
         self.put(samples)
         self.ended = True
-
-
-# A recording that is read in blocks, mono, at the model's rate; its length is known at the end.
-AudioBlocks = sound_file.Blocks | PushedSamples
 
 
 def mono_blocks(wave: Samples) -> Iterator[Samples]:

@@ -27,7 +27,7 @@ from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
-from speechctc.inference.streaming import Logits, opened
+from speechctc.inference.streaming import Logits
 from speechctc.model.numpy_net import log_softmax
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page
@@ -265,8 +265,7 @@ def listen(recogniser: Recogniser, utterance: Utterance) -> tuple[Logits, tuple[
     InputError
         The recording cannot be read, or is shorter than one frame.
     """
-    rate = recogniser.config.features.sample_rate
-    with opened(**sound_of(utterance, recogniser), model_rate=rate) as (_, blocks):
+    with recogniser.opened(**sound_of(utterance, recogniser)) as (_, blocks):
         parts = list(recogniser.forward.in_blocks(blocks))
         seconds = blocks.seconds
     if not sum(map(len, parts)):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
+from speechctc.audio.dereverberation import Dereverberated
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
 from speechctc.core.errors import InputError, counted_alike
@@ -42,6 +43,12 @@ class LivePhones:
 
     segments: Iterator[Segment]
     log_probability: None = None
+    blocks: Dereverberated | None = None
+
+    @property
+    def is_dereverberated(self) -> bool:
+        """As of `Recognition`, of what is decoded so far."""
+        return self.blocks is not None and self.blocks.changed
 
     def renamed(self, symbols: Mapping[str, str]) -> LivePhones:
         """As `Recognition.renamed`."""
@@ -183,14 +190,17 @@ def _while_read(
     block_frames: int = LIVE_FRAMES,
 ) -> Iterator[Iterator[LivePhones | Recognition]]:
     """Offer the result of a recording that is opened; phone by phone if the format can be written so."""
-    with opening as blocks:
+    # Phones of standard input come while one speaks, not after each window of dereverberation.
+    when = "never" if block_frames == LIVE_FRAMES else recogniser.config.decode.dereverb
+    with opening as source:
+        blocks = Dereverberated(source, recogniser.config.features.sample_rate, when)
         segments = recogniser.segments(blocks, alternatives, block_frames, lookahead)
         if WRITERS[form].is_incremental:
-            yield iter([LivePhones(segments)])
+            yield iter([LivePhones(segments, blocks=blocks)])
         else:
             yield (_complete(segments, blocks) for _ in range(1))
 
 
-def _complete(segments: Iterator[Segment], blocks: Blocks) -> Recognition:
+def _complete(segments: Iterator[Segment], blocks: Dereverberated) -> Recognition:
     phones = tuple(segments)  # first: the length is known at the end
-    return Recognition(str(STDIN.path), blocks.seconds, phones)
+    return Recognition(str(STDIN.path), blocks.seconds, phones, is_dereverberated=blocks.changed)

@@ -121,11 +121,10 @@ class Worker:
         recordings that the model recognised so.
         """
         from speechctc.inference.result import Recognition
-        from speechctc.inference.streaming import opened
 
         recogniser, doubt = self._loaded(ngram), self._doubts.get(ngram)
         total = max(info(path).seconds, 1e-9)
-        with opened(path, None, None, recogniser.config.features.sample_rate) as (name, blocks):
+        with recogniser.opened(path, None, None) as (name, blocks):
             segments = []
             found = recogniser.segments(blocks, ALTERNATIVES)
             for segment in doubt.seen(found) if doubt else found:
@@ -133,7 +132,8 @@ class Worker:
                 self._pipe.send((request, "progress", min(blocks.seconds / total, 1.0)))
                 while self._pipe.poll():
                     self.answer(*self._pipe.recv())
-            return Recognition(name, blocks.seconds, tuple(segments), note=doubt.note() if doubt else "")
+            note = doubt.note() if doubt else ""
+            return Recognition(name, blocks.seconds, tuple(segments), note=note, is_dereverberated=blocks.changed)
 
     def do_align(self, path: Path, start: float, stop: float, labels: Sequence[str], request: int) -> list[Segment]:
         """Place phones in a part of a recording."""

@@ -117,6 +117,23 @@ def test_the_silence_detector_can_be_switched_off(speechctc: Command, here: Path
     assert "decode.min_modulation_db" in one_line_error(speechctc("decode", "a.wav", "--min-modulation-db", 50))
 
 
+def test_reverberation_is_taken_off_named_and_can_stay(
+    speechctc: Command, here: Path, pipe_in: Callable[[bytes], None]
+) -> None:
+    """As many recordings of a folder, and phone by phone of one; standard input is never worked on in windows."""
+    samples, _ = sing(SONG * 2, np.random.default_rng(0))
+    tail = np.random.default_rng(1).standard_normal(12800) * 10 ** (-3 * np.arange(12800) / 12800)
+    soundfile.write(here / "room.wav", 0.02 * np.convolve(samples, tail)[: len(samples)], 16000)
+    taken = "room.wav: reverberation or hum was taken off first"
+    alone, raw = speechctc("decode", "room.wav"), speechctc("decode", "room.wav", "--dereverb", "never")
+    assert taken in alone.err and taken not in raw.err and alone.out != raw.out
+    (found,) = json.loads(speechctc("decode", "room.wav", "--format", "json").out)
+    assert found["is_dereverberated"] and found["phones"] == alone.out.split()
+    assert taken in speechctc("align", "room.wav", "--phones", "low mid").err
+    pipe_in((here / "room.wav").read_bytes())
+    assert speechctc("decode", "-").out == raw.out
+
+
 @pytest.mark.parametrize("use", [(), ("--format", "json")])
 def test_what_has_no_phones_is_said(speechctc: Command, here: Path, use: tuple[object, ...]) -> None:
     noise = np.random.default_rng(0).standard_normal(16000)
