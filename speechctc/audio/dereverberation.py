@@ -36,6 +36,7 @@ AT_ONCE = 16  # bands that are worked on at a time: bounds the memory
 # rises with the length, as the power of chance falls. Steady tones, which are predicted as a whole, have less than the
 # lower one. Speech with a weaker hum lies between, and is helped as well.
 STEADY_DB, DRY_DB = 5.0, 12.0
+TAKEN = "reverberation or hum was taken off first, as from far away"  # what a user is told
 SHORTEST = 2.0  # seconds; a shorter stretch is predicted from chance, and words said alone would suffer
 MEASURED, EVERY = (300.0, 3400.0), 8  # Hz, and every how manieth band of them: by these, reverberation is measured
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
 from speechctc.audio import sound_file
+from speechctc.audio.dereverberation import TAKEN
 from speechctc.audio.recordings import Recording, Siblings, ids
 from speechctc.audio.sound_file import channels_differ
 from speechctc.core import written
@@ -425,8 +426,8 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
     failed, is_error = counted_alike(writer.failures), len(writer.failures) == total
     reporter.warn(*writer.notes, *([] if is_error else failed))
     reporter.note(*(f"speechctc: {each}" for each in failed if is_error))  # as the command line says errors
-    taken = "reverberation or hum was taken off first, as from far away; --dereverb never leaves it"
-    reporter.note(*counted_alike([(path, f"{path}: {taken}") for path in writer.rooms]))
+    taken = [(path, f"{path}: {TAKEN}; --dereverb never leaves it") for path in writer.rooms]
+    reporter.note(*counted_alike(taken))
     if writer.made:
         reporter.note(f"wrote {plural(writer.made, 'file')} into {options.folder}")
     elif options.file is not None and not is_special(options.file) and not is_error:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.audio.dereverberation import TAKEN
 from speechctc.audio.sound_file import info
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import start_method
@@ -118,7 +119,7 @@ class Worker:
         """Recognise a recording, with the model's n-gram or without.
 
         Sends its progress, and answers short requests meanwhile. The note of the result is the doubt about all
-        recordings that the model recognised so.
+        recordings that the model recognised so, and whether this one was dereverberated.
         """
         from speechctc.inference.result import Recognition
 
@@ -132,7 +133,8 @@ class Worker:
                 self._pipe.send((request, "progress", min(blocks.seconds / total, 1.0)))
                 while self._pipe.poll():
                     self.answer(*self._pipe.recv())
-            note = doubt.note() if doubt else ""
+            notes = (doubt.note() if doubt else "", f"{path.name}: {TAKEN}" if blocks.changed else "")
+            note = "; ".join(filter(None, notes))
             return Recognition(name, blocks.seconds, tuple(segments), note=note, is_dereverberated=blocks.changed)
 
     def do_align(self, path: Path, start: float, stop: float, labels: Sequence[str], request: int) -> list[Segment]:
