@@ -22,7 +22,7 @@ When = Literal["auto", "always", "never"]
 
 Bands = NDArray[np.complex64]  # of a short-time Fourier transform, shape (bands, frames)
 
-HOP = 0.016  # seconds between frames; a frame is twice as long
+HOP = 0.016  # seconds between frames, about; a frame is twice as long
 DELAY = 2  # frames; a filter that reached closer would take off the speech too
 TAPS = 16  # frames that it predicts from: 256 ms
 ITERATIONS = 3
@@ -151,7 +151,8 @@ def _power(bands: Bands, smoothing: int) -> NDArray[np.float32]:
 
 
 def _hop(rate: int) -> int:
-    return round(HOP * rate)
+    """Return samples between frames, a power of two for the sake of other transforms."""
+    return int(2 ** round(math.log2(HOP * rate)))
 
 
 def _window(hop: int) -> NDArray[np.float32]:

@@ -14,6 +14,7 @@ import torch
 import speechctc
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval
+from speechctc.audio.dereverberation import Dereverberated
 from speechctc.audio.eaf import read_eaf
 from speechctc.audio.resampling import resample
 from speechctc.config.load import parse_config
@@ -23,6 +24,7 @@ from speechctc.inference.formats import CSV, RecordingName
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Calibration, Segment
+from speechctc.inference.streaming import SampleBlocks
 from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import LmSearch
 from speechctc.model.checkpoint import Checkpoint, fill_checkpoint
@@ -128,6 +130,26 @@ def test_any_net_gives_the_posteriors_and_phones_of_python(tmp_path: Path, secti
     rows, phones = heard(tmp_path / "model", recogniser, samples)
     assert_alike(recogniser, samples, rows, phones, 1e-4)
     assert np.exp(rows).std(0).max() > 1e-3  # the net does not say the same of all frames
+
+
+@pytest.mark.parametrize(("rate", "when"), [(16000, "auto"), (22050, "always"), (16000, "never")])
+def test_a_room_is_taken_off_as_in_python(tmp_path: Path, rate: int, when: Any) -> None:
+    rng = np.random.default_rng(9)
+    tail = rng.standard_normal(rate) * 10 ** (-3 * np.arange(rate) / rate)
+    dry = babble(rng, 24 * rate) + 1e-4 * rng.standard_normal(24 * rate)
+    wet = np.asarray(0.05 * np.convolve(dry, tail)[: 24 * rate], np.float32)
+    wet.tofile(tmp_path / "samples")
+    expected = Dereverberated(SampleBlocks(wet, rate, rate), rate, when)
+    body = """
+    const samples = read("samples", Float32Array), blocks = [samples.slice(0, 7), samples.slice(7)];
+    const found = new Dereverberated(blocks, given.rate, given.when);
+    write("clean", Float32Array.from([...found].flatMap((block) => [...block])));
+    return found.changed;
+    """
+    changed = run_node(tmp_path, {"dereverberation": "Dereverberated"}, body, {"rate": rate, "when": when})
+    clean = np.concatenate([*expected])
+    assert changed == expected.changed == (when != "never")
+    np.testing.assert_allclose(floats(tmp_path / "clean"), clean, atol=2e-3 * np.abs(clean).max())
 
 
 def test_live_phones_are_those_of_python(tmp_path: Path) -> None:

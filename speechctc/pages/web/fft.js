@@ -1,4 +1,4 @@
-// The power spectrum of real samples: a Fourier transform in powers of two, in place.
+// The Fourier transform of real samples and its inverse, in powers of two, in place.
 
 export class Fourier {
   constructor(size) {
@@ -11,11 +11,27 @@ export class Fourier {
     for (let k = 1; k < size; k += 1) this.order[k] = (this.order[k >> 1] >> 1) | (k & 1 ? size >> 1 : 0);
   }
 
-  // Returns the power of frequency 0 to half the rate, of the first `count` of `samples`; the rest is 0.
-  power(samples, count, result) {
-    const { size, real, imaginary, cosine, sine, order } = this;
+  // Transforms the first `count` of `samples`, the rest of which is 0, into `real` and `imaginary`.
+  transform(samples, count) {
+    const { size, real, imaginary, order } = this;
     imaginary.fill(0);
     for (let k = 0; k < size; k += 1) real[order[k]] = k < count ? samples[k] : 0;
+    this.butterflies();
+  }
+
+  // Transforms frequencies 0 to half the rate, from `first` on in two arrays, into real samples: `real`, times the size.
+  inverse(re, im, first) {
+    const { size, real, imaginary, order } = this;
+    for (let k = 0; k < size; k += 1) {
+      const at = first + Math.min(k, size - k), sign = k > size / 2 ? 1 : -1; // of the conjugate, since samples are real
+      real[order[k]] = re[at];
+      imaginary[order[k]] = sign * im[at];
+    }
+    this.butterflies();
+  }
+
+  butterflies() {
+    const { size, real, imaginary, cosine, sine } = this;
     for (let half = 1; half < size; half *= 2) {
       const turn = size / (2 * half);
       for (let first = 0; first < size; first += 2 * half) {
@@ -29,6 +45,12 @@ export class Fourier {
         }
       }
     }
+  }
+
+  // Returns the power of frequency 0 to half the rate.
+  power(samples, count, result) {
+    const { size, real, imaginary } = this;
+    this.transform(samples, count);
     for (let k = 0; k <= size / 2; k += 1) result[k] = real[k] * real[k] + imaginary[k] * imaginary[k];
     return result;
   }

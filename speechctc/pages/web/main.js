@@ -104,7 +104,7 @@ function duration(seconds) {
   return whole < 3600 ? `${Math.floor(whole / 60)}:${two(whole % 60)} min` : `${Math.floor(whole / 3600)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)} h`;
 }
 
-function heard({ id, ready: loaded, first, phones, seconds, done, error, damaged, heard: live, placed, words, unplaced }) {
+function heard({ id, ready: loaded, first, phones, seconds, done, dereverberated, error, damaged, heard: live, placed, words, unplaced }) {
   if (damaged) disable(`The model in this page is damaged (${error}): copy the page again, or export it again.`);
   if (!worker) return;
   if (loaded) {
@@ -132,14 +132,15 @@ function heard({ id, ready: loaded, first, phones, seconds, done, error, damaged
   entry.lines.add(phones, seconds, done);
   entry.bar.value = seconds / entry.seconds;
   entry.state.textContent = `${duration(seconds)} of ${duration(entry.seconds)}`;
-  if (done) finish(entry);
+  if (done) finish(entry, dereverberated);
 }
 
-function finish(entry) {
+function finish(entry, dereverberated) {
   const { file, lines, seconds, facts, tools } = entry, { segments } = lines;
   entry.working.remove();
   const count = segments.length === 1 ? "1 phone" : `${segments.length.toLocaleString("en")} phones`;
   facts.textContent = segments.length ? `${duration(seconds)}, ${count}` : `${duration(seconds)}; nothing in it sounds like speech`;
+  if (dereverberated) facts.textContent += "; reverberation or hum was taken off first, as from far away";
   const stem = file.name.replace(/\.[^.]*$/, "");
   for (const [ending, { name, type, text }] of Object.entries(FORMATS)) {
     const save = () => download(new Blob([text(segments, seconds, file.name)], { type }), stem + ending);

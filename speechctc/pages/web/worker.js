@@ -1,5 +1,6 @@
 // Recognises in the background: takes the model once, then recordings, and tells the phones as they become known.
 
+import { Dereverberated } from "./dereverberation.js";
 import { Model } from "./model.js";
 import { resampled } from "./resample.js";
 import { BLOCK, finiteMono } from "./samples.js";
@@ -42,7 +43,8 @@ async function recognise(id, source, wanted) {
       yield known;
     }
   }
-  const seconds = source.frames / source.rate, length = () => seconds, samples = resampled(blocks(), source.rate, model.rate);
+  const seconds = source.frames / source.rate, length = () => seconds;
+  const samples = new Dereverberated(resampled(blocks(), source.rate, model.rate), model.rate, model.config.decode.dereverb);
   const silences = wanted?.words ? model.silent : [];
   for (const phones of wanted ? model.placed(samples, length, words, silences) : model.phonesOf(samples, length)) {
     if (wanted && phones.length) postMessage({ id, placed: phones, words: wanted.words ? words.map((each) => each.text) : null });
@@ -57,7 +59,7 @@ async function recognise(id, source, wanted) {
       asked += BLOCK;
     }
   }
-  if (!wanted) postMessage({ id, done: true, phones: [], seconds });
+  if (!wanted) postMessage({ id, done: true, phones: [], seconds, dereverberated: samples.changed });
 }
 
 // Browsers compile what they have run a few times: made-up sound saves a person's first recording the wait.
