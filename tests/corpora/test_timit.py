@@ -21,12 +21,6 @@ def speakers(corpus: Corpus) -> dict[str, set[str]]:
     return {split: {utterance.speaker for utterance in corpus.splits[split]} for split in SPLITS}
 
 
-def test_the_usual_sets_are_50_and_24_speakers_apart() -> None:
-    assert (len(DEV), len(CORE_TEST)) == (50, 24)
-    assert not DEV & CORE_TEST
-    assert sum(name.startswith("f") for name in CORE_TEST) == 8, "a woman and two men of each of eight regions"
-
-
 # --- files ---
 
 

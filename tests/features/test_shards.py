@@ -120,13 +120,6 @@ def test_a_missing_shard_and_an_empty_folder_are_named(tmp_path: Path) -> None:
         read_split(tmp_path, RECIPE.features)
 
 
-def test_features_of_another_config_are_refused_and_say_what_differs(tmp_path: Path) -> None:
-    write(shard_path(tmp_path, 0, 1), utterance("u", 20, (1,)))
-    assert len(read_split(tmp_path, RECIPE.features)) == 1
-    with pytest.raises(InputError, match=r"features\.shift_ms=10\.0 \(now 5\.0\)"):
-        read_split(tmp_path, {**RECIPE.features, "shift_ms": 5.0})
-
-
 def test_features_from_before_a_key_or_its_name_are_those_of_its_default(tmp_path: Path) -> None:
     older = {key: value for key, value in RECIPE.features.items() if key not in ("preemphasis", "cmn_window_ms")}
     older["center_ms"] = RECIPE.features["cmn_window_ms"]
