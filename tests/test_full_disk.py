@@ -25,11 +25,6 @@ from tests.tones import write_config
 resource = pytest.importorskip("resource", reason="needs a system that limits the size of files")
 
 
-@pytest.fixture
-def here(beside_latest: Path) -> Path:
-    return beside_latest
-
-
 SETTINGS = ("model.convs=[4]", "model.dense=[8]")
 
 
@@ -70,33 +65,33 @@ def test_extraction(speechctc: Command, tmp_path: Path) -> None:
     assert speechctc("extract", "--config", config).status == 0 and contents(tmp_path / "features") == before
 
 
-def test_training(speechctc: Command, here: Path, extracted: Path) -> None:
+def test_training(speechctc: Command, beside_latest: Path, extracted: Path) -> None:
     command = ("train", "--config", extracted, *SETTINGS, "--run", "whole")
     for epochs in (1, 2):
         assert speechctc(*command, f"train.epochs={epochs}", "--resume").status == 0
     command = (*command[:-1], "run")
     said(speechctc, *command, "train.epochs=2")  # before anything was saved
-    assert not (here / "run" / "last").exists()
+    assert not (beside_latest / "run" / "last").exists()
     assert speechctc(*command, "train.epochs=1").status == 0
-    saved = [contents(here / "run" / name) for name in ("best", "last")]
+    saved = [contents(beside_latest / "run" / name) for name in ("best", "last")]
     said(speechctc, *command, "train.epochs=2", "--resume")
-    assert [contents(here / "run" / name) for name in ("best", "last")] == saved
+    assert [contents(beside_latest / "run" / name) for name in ("best", "last")] == saved
     assert speechctc(*command, "train.epochs=2", "--resume").status == 0
     for name in ("last/weights.safetensors", "best/weights.safetensors"):
-        assert (here / "run" / name).read_bytes() == (here / "whole" / name).read_bytes()
+        assert (beside_latest / "run" / name).read_bytes() == (beside_latest / "whole" / name).read_bytes()
 
 
-def test_decoding(speechctc: Command, here: Path) -> None:
-    (here / "in").mkdir()
+def test_decoding(speechctc: Command, beside_latest: Path) -> None:
+    (beside_latest / "in").mkdir()
     for k in range(3):
-        write_song(here / "in" / f"{k}.wav", ["low", "mid"] * 20)
+        write_song(beside_latest / "in" / f"{k}.wav", ["low", "mid"] * 20)
     assert speechctc("decode", "in", "--out", "all.json").status == 0
-    before = (here / "all.json").read_bytes()
+    before = (beside_latest / "all.json").read_bytes()
     said(speechctc, "decode", "in", "--out", "all.json")
-    assert (here / "all.json").read_bytes() == before
+    assert (beside_latest / "all.json").read_bytes() == before
     said(speechctc, "decode", "in", "--format", "json", "--out", "out/")
     assert speechctc("decode", "in", "--format", "json", "--out", "out/").status == 0
-    done = {path.name: len(json.loads(path.read_text())["phones"]) for path in (here / "out").glob("*.json")}
+    done = {path.name: len(json.loads(path.read_text())["phones"]) for path in (beside_latest / "out").glob("*.json")}
     assert done == {"0.json": 40, "1.json": 40, "2.json": 40}
 
 

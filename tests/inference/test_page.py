@@ -17,11 +17,6 @@ from tests.tiny_model import write_song
 SONG = ["low", "mid", "high"]
 
 
-@pytest.fixture
-def here(beside_latest: Path) -> Path:
-    return beside_latest
-
-
 def test_phones_with_their_times_and_doubtful_ones(tmp_path: Path) -> None:
     write_song(tmp_path / "a.wav", SONG)
     segments = (Segment("<b>", 0.1, 0.2, 0.9), Segment("ʃ", 0.2, 0.35, 0.3, (("s", 0.25),)))
@@ -41,9 +36,9 @@ def test_words_stand_over_their_phones(tmp_path: Path) -> None:
     assert "*, 0.35 to 0.40 s" in html and len(re.findall(r'class="cell (\w+)"', html)) == 4
 
 
-def test_a_page_for_one_recording_and_for_many(speechctc: Command, here: Path) -> None:
+def test_a_page_for_one_recording_and_for_many(speechctc: Command, beside_latest: Path) -> None:
     for name in ("a.wav", "b.wav"):
-        write_song(here / name, SONG)
+        write_song(beside_latest / name, SONG)
     assert speechctc("decode", "a.wav", "--out", "a.html").status == 0
     assert speechctc("decode", "a.wav", "b.wav", "--out", "both.html").status == 0
     assert speechctc("decode", ".", "--format", "html", "--out", "pages").status == 0
@@ -56,12 +51,12 @@ def test_a_page_for_one_recording_and_for_many(speechctc: Command, here: Path) -
     assert "a.html: exists and was made" in one_line_error(speechctc("decode", "a.wav", "--out", "a.html"))
 
 
-def test_standard_input_cannot_be_shown(speechctc: Command, here: Path) -> None:
+def test_standard_input_cannot_be_shown(speechctc: Command, beside_latest: Path) -> None:
     assert "standard input is not kept" in one_line_error(speechctc("decode", "-", "--format", "html"))
 
 
-def test_alignments_are_shown_too(speechctc: Command, here: Path) -> None:
-    write_song(here / "a.wav", SONG)
+def test_alignments_are_shown_too(speechctc: Command, beside_latest: Path) -> None:
+    write_song(beside_latest / "a.wav", SONG)
     assert speechctc("align", "a.wav", "--phones", " ".join(SONG), "--out", "a.html").status == 0
     html = Path("a.html").read_text(encoding="utf-8")
     starts = [float(start) for start in re.findall(r'class="cell \w+".*?data-start="([\d.]+)"', html)]

@@ -19,11 +19,6 @@ from tests.train_helpers import Recorder
 SONG = ["low", "mid", "high", "top", "low"]
 
 
-@pytest.fixture
-def here(beside_latest: Path) -> Path:
-    return beside_latest
-
-
 def inventory(folder: Path, text: str) -> Path:
     path = folder / "phones.txt"
     path.write_text(text, encoding="utf-8")
@@ -49,9 +44,9 @@ def test_posteriors_are_those_given_the_inventory(tiny_model: Path) -> None:
     assert "only the 3 phones of test" in some.method
 
 
-def test_only_phones_of_the_inventory_are_heard_or_named(speechctc: Command, here: Path) -> None:
-    write_song(here / "a.wav", SONG)
-    inventory(here, "low high top")
+def test_only_phones_of_the_inventory_are_heard_or_named(speechctc: Command, beside_latest: Path) -> None:
+    write_song(beside_latest / "a.wav", SONG)
+    inventory(beside_latest, "low high top")
     assert "mid" in speechctc("decode", "a.wav").out
     for options in ([], ["--beam", 8], ["--format", "json", "--alternatives", 3]):
         done = speechctc("decode", "a.wav", "--inventory", "phones.txt", *options)
@@ -173,8 +168,8 @@ def test_capitals_and_other_notations_are_asked_about() -> None:
             restrict(model, wanted(text), Recorder())
 
 
-def test_align_takes_the_phones_of_the_inventory_only(speechctc: Command, here: Path) -> None:
-    write_song(here / "a.wav", SONG)
+def test_align_takes_the_phones_of_the_inventory_only(speechctc: Command, beside_latest: Path) -> None:
+    write_song(beside_latest / "a.wav", SONG)
     whole = speechctc("align", "a.wav", "--phones", "low mid high top low")
     part = speechctc("align", "a.wav", "--phones", "low mid high top low", "--inventory", "low mid high top")
     assert whole.status == part.status == 0 and part.out == whole.out  # a path's posteriors are divided by the same

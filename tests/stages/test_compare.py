@@ -17,11 +17,6 @@ from tests.command import Command, one_line_error
 from tests.train_helpers import Recorder
 
 
-@pytest.fixture
-def here(beside_latest: Path) -> Path:
-    return beside_latest
-
-
 def variant(folder: Path, *settings: str, noise: float = 0.0) -> Recogniser:
     """Return the tiny model with other settings in its config, or with noise on its weights."""
     model = Recogniser.load(folder, "cpu")
@@ -58,20 +53,20 @@ def test_runs_with_one_seed_are_two_systems_and_are_tested(tiny_model: Path) -> 
     assert len(compare(with_third, "test", [], Recorder()).systems) == 3
 
 
-def test_settings_go_to_both_models(speechctc: Command, here: Path, tiny_model: Path) -> None:
+def test_settings_go_to_both_models(speechctc: Command, beside_latest: Path, tiny_model: Path) -> None:
     shutil.copytree(tiny_model, "copy")
     done = speechctc("compare", tiny_model, "copy", "decode.beam=4", "--json", "c.json")
     assert done.status == 0 and Path("c.json").exists()
     assert "standard deviation" not in done.out and "24 utterances" in done.out
 
 
-def test_one_model_named_twice_is_refused(speechctc: Command, here: Path, tiny_model: Path) -> None:
+def test_one_model_named_twice_is_refused(speechctc: Command, beside_latest: Path, tiny_model: Path) -> None:
     Path("link").symlink_to(tiny_model)
     for other in (tiny_model, tiny_model / "best", "link"):
         assert "are the same model; name each model once" in one_line_error(speechctc("compare", tiny_model, other))
 
 
-def test_what_cannot_be_compared(speechctc: Command, here: Path, tiny_model: Path) -> None:
+def test_what_cannot_be_compared(speechctc: Command, beside_latest: Path, tiny_model: Path) -> None:
     assert "one run cannot be compared" in one_line_error(speechctc("compare", tiny_model))
     assert "nowhere" in one_line_error(speechctc("compare", tiny_model, "nowhere"))
     other = variant(tiny_model, "score.fold={low: mid}")
@@ -82,7 +77,7 @@ def test_what_cannot_be_compared(speechctc: Command, here: Path, tiny_model: Pat
         compare([("a", variant(tiny_model)), ("b", tables)], "test", [], Recorder())
 
 
-def test_models_are_compared_on_the_utterances_that_both_can_be_scored_on(tiny_model: Path, here: Path) -> None:
+def test_only_utterances_that_both_models_can_be_scored_on_count(tiny_model: Path, beside_latest: Path) -> None:
     model = Recogniser.load(tiny_model, "cpu")
     table = model.config.corpus.tables.of("train")[0]
     rows = table.read_text(encoding="utf-8").splitlines()

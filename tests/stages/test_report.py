@@ -26,11 +26,6 @@ from tests.command import Command, one_line_error
 from tests.train_helpers import Recorder
 
 
-@pytest.fixture
-def here(beside_latest: Path) -> Path:
-    return beside_latest
-
-
 @pytest.fixture(scope="module")
 def model(tiny_model: Path) -> Recogniser:
     loaded = Recogniser.load(tiny_model, "cpu")
@@ -42,15 +37,11 @@ def model(tiny_model: Path) -> Recogniser:
 def scored(model: Recogniser) -> ScoredSplit:
     """Return a decoded split in which some phones are wrong, with speakers and their sex."""
     found = score(model, "test", [], Recorder())[0]
-    changed = ScoredSplit(
-        tuple(
-            each.__class__(each.id, each.audio, each.phones, f"s{k % 4}", traits=(("sex", "fm"[k % 2]),))
-            for k, each in enumerate(found.utterances)
-        ),
-        found.protocol,
-        found.folding,
-        found.inventory,
+    utterances = tuple(
+        each.__class__(each.id, each.audio, each.phones, f"s{k % 4}", traits=(("sex", "fm"[k % 2]),))
+        for k, each in enumerate(found.utterances)
     )
+    changed = ScoredSplit(utterances, found.protocol, found.folding, found.inventory)
     for number, result in enumerate(found.results):
         segments = result.segments[1:] if number % 3 == 1 else result.segments
         if number % 3 == 2:
@@ -149,7 +140,7 @@ def test_references_without_times_are_aligned_and_recordings_that_are_gone_are_t
 
 
 def test_by_the_command_line_a_page_is_kept_that_a_person_changed(
-    speechctc: Command, here: Path, tiny_model: Path
+    speechctc: Command, beside_latest: Path, tiny_model: Path
 ) -> None:
     command = ("evaluate", "--report", "rep", "--examples", 1, "--json", "e.json")
     done = speechctc(*command)
