@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -156,17 +155,12 @@ def test_the_second_stage_starts_from_the_best_weights(extracted: Path, here: Pa
         torch.testing.assert_close(best[name], last[name], rtol=1e-6, atol=1e-7)
 
 
-def tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a hundredth of a second pass at each look at the trainer's clock."""
-    seconds = itertools.count(0.0, 0.01)
-    clock = SimpleNamespace(monotonic=lambda: next(seconds), perf_counter=time.perf_counter)
-    monkeypatch.setattr("speechctc.training.trainer.time", clock)
-
-
 def test_the_time_given_ends_a_run_in_the_middle_of_an_epoch(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tick(monkeypatch)
+    seconds = itertools.count(0.0, 0.01)  # between two looks at the trainer's clock
+    clock = SimpleNamespace(monotonic=lambda: next(seconds), perf_counter=time.perf_counter)
+    monkeypatch.setattr("speechctc.training.trainer.time", clock)
     recorder = Recorder()
     settings = ("train.epochs=100000", "train.minutes=0.03", "train.schedule=cosine")
     score_once(extracted, here / "r", *settings, recorder=recorder)
@@ -248,24 +242,17 @@ def test_other_features_are_refused_on_resume(extracted: Path, here: Path) -> No
         run_once(extracted, here / "r", "train.epochs=2", resume=True)
 
 
-def stop_while_scoring(patch: pytest.MonkeyPatch, is_time: Callable[[], bool]) -> None:
-    """Let a request to stop come while dev is scored, where it is time."""
-    forward = TrainStep.forward
-
-    def stopped(self: TrainStep, batch: Batch) -> Any:
-        if is_time():
-            signal.raise_signal(signal.SIGTERM)
-        return forward(self, batch)
-
-    patch.setattr(TrainStep, "forward", stopped)
-
-
 def test_stopped_while_scoring_it_scores_first_when_it_goes_on(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = run_once(extracted, here / "whole", "train.epochs=2")
+    whole, forward = run_once(extracted, here / "whole", "train.epochs=2"), TrainStep.forward
+
+    def stopped(self: TrainStep, batch: Batch) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return forward(self, batch)
+
     with monkeypatch.context() as patch:
-        stop_while_scoring(patch, lambda: True)
+        patch.setattr(TrainStep, "forward", stopped)
         with pytest.raises(Stopped):
             run_once(extracted, here / "parts", "train.epochs=2")
     assert not (here / "parts" / "metrics.jsonl").exists()
