@@ -95,11 +95,7 @@ def start(folder: Path, run: str, *settings: str, engine: tuple[str, ...] = ()) 
 @pytest.mark.slow
 @pytest.mark.parametrize("two", [False, True], ids=["killed and resumed", "two processes"])
 def test_the_short_training_goes_through_on_a_cpu(
-    two: bool,
-    tmp_path: Path,
-    scripts_too: None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    two: bool, tmp_path: Path, scripts_too: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job that a GPU is to do: dev in chunks, a kill within an epoch, and the same end; or two processes."""
     cuda_training = script("cuda_training.py")

@@ -119,14 +119,9 @@ def test_each_row_is_read_in_its_own_language(recordings: Path) -> None:
 
 
 def test_unknown_languages_are_named_and_counted_and_the_rest_goes_on(recordings: Path) -> None:
-    rows = (
-        "1\ta.wav\txxq\tarian",
-        "2\tb.wav\tit\tcena",
-        "3\tc.wav\txxq\tarian",
-        "4\td.wav\t\tcena",
-        "5\te.wav\tkaa\tcena",
-    )
-    corpus = read_train(by_language(recordings, *rows, "6\tf.wav\tit\tdue"))
+    texts = ("xxq\tarian", "it\tcena", "xxq\tarian", "\tcena", "kaa\tcena", "it\tdue")
+    rows = (f"{k}\t{letter}.wav\t{text}" for k, (letter, text) in enumerate(zip("abcdef", texts, strict=True), 1))
+    corpus = read_train(by_language(recordings, *rows))
     assert set(phones(corpus)) == {"2", "6"}
     reasons = {each.id: each.reason for each in corpus.rejected["train"]}
     assert "line 2: eSpeak NG does not speak the language 'xxq'" in reasons["1"]
@@ -179,21 +174,12 @@ def test_a_folder_or_a_tier_for_each_language(tmp_path: Path) -> None:
     settings = {"kind": "textgrid", "root": tmp_path, "words_tier": "*words"}
     corpus = read_corpus(CorpusConfig(language={"italiano": "it", "wel*": "cy", "dev": "cy"}, **settings))
     assert phones(corpus) == {"italiano-a": "tʃ e n a", "welsh-b": "a r j a n"}
-    assert {each.traits for each in corpus.splits["train"]} == {
-        (("language", "it"),),
-        (("language", "cy"),),
-    }
+    assert {each.traits for each in corpus.splits["train"]} == {(("language", "it"),), (("language", "cy"),)}
     (rejected,) = corpus.rejected["train"]
-    assert (
-        "neither the tier 'words' nor a folder is among those of corpus.language: italiano, wel*, dev"
-        in rejected.reason
-    )
+    assert "the tier 'words' nor a folder is among those of corpus.language: italiano, wel*, dev" in rejected.reason
     grid(tmp_path / "welsh" / "b", **{"it-words": "cena", "words": "arian"})
-    corpus = read_corpus(
-        CorpusConfig(
-            language={"it-words": "it", "welsh": "cy", "other": "cy", "dev": "cy", "italiano": "it"}, **settings
-        )
-    )
+    languages = {"it-words": "it", "welsh": "cy", "other": "cy", "dev": "cy", "italiano": "it"}
+    corpus = read_corpus(CorpusConfig(language=languages, **settings))
     assert phones(corpus)["welsh-b-it"] == "tʃ e n a" and phones(corpus)["welsh-b-words"] == "a r j a n"
 
 

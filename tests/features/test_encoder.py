@@ -71,10 +71,7 @@ def test_the_default_layer_and_one_layer_need_no_more_of_the_encoder(tmp_path: P
     assert config.encoder.chosen == (2,) and config.static_dims == SIZE and extractor(config).layers == 1
     both = features_of(tmp_path, layers=[2, 3])
     np.testing.assert_allclose(
-        extractor(config).static(sound(2.0)),
-        extractor(both).static(sound(2.0))[:, :SIZE],
-        atol=1e-5,
-        rtol=0,
+        extractor(config).static(sound(2.0)), extractor(both).static(sound(2.0))[:, :SIZE], atol=1e-5, rtol=0
     )
 
 

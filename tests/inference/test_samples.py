@@ -38,12 +38,8 @@ def test_samples_give_what_their_file_gives(model: Recogniser, tmp_path: Path, r
         soundfile.write(tmp_path / "a.wav", samples, rate, subtype="FLOAT")
         whole = model.decode(tmp_path / "a.wav", alternatives=1)
         assert whole.phones == tuple(SONG)
-        for form in (
-            samples,
-            torch.from_numpy(samples),
-            samples.T.copy().T,
-            torch.from_numpy(samples).requires_grad_(),
-        ):
+        tensor = torch.from_numpy(samples)
+        for form in (samples, tensor, samples.T.copy().T, tensor.clone().requires_grad_()):
             found = model.decode(form, rate, alternatives=1)
             assert found.segments == whole.segments and found.seconds == whole.seconds and found.file == "samples"
         assert model.align(samples, SONG, rate).segments == model.align(tmp_path / "a.wav", SONG).segments

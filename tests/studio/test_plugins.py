@@ -13,16 +13,7 @@ import pytest
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core.errors import InputError
-from speechctc.studio.plugins import (
-    ELAN,
-    PRAAT,
-    in_folder,
-    in_programs,
-    read_parameters,
-    read_spans,
-    write,
-    write_tier,
-)
+from speechctc.studio.plugins import ELAN, PRAAT, in_folder, in_programs, read_parameters, read_spans, write, write_tier
 from tests.tiny_model import write_song
 
 ROOT = Path(__file__).parent.parent.parent

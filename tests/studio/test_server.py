@@ -128,16 +128,9 @@ def test_tiles_and_waveform(folder: Path) -> None:
         query: dict[str, str | float] = {"recording": "new.wav", "level": 3, "number": 0, **TILE}
         tile = client.get("/api/tile", params=query)
         wave = client.get("/api/wave", params={"recording": "new.wav", "start": 0, "stop": 1, "columns": 512})
-        wrongs: list[dict[str, str | float]] = [
-            {"number": 99},
-            {"number": -1},
-            {"level": 12},
-            {"window": 9},
-            {"highest": "nan"},
-            {"range": ""},
-        ]
-        for wrong in wrongs:
-            answer = client.get("/api/tile", params=query | wrong)
+        for wrong in ("number=99", "number=-1", "level=12", "window=9", "highest=nan", "range="):
+            key, _, value = wrong.partition("=")
+            answer = client.get("/api/tile", params=query | {key: value})
             assert answer.status_code == 400 and "\n" not in answer.json()["error"]
         long = client.get("/api/wave", params={"recording": "new.wav", "start": 0, "stop": 1e9, "columns": 512})
     width, height = struct.unpack(">II", tile.content[16:24])

@@ -143,14 +143,8 @@ def test_one_process_goes_on_where_two_were_stopped(
         return step(self, batches, *rest)
 
     monkeypatch.setattr(TrainStep, "step", watched)
-    run_once(
-        extracted,
-        here / "r",
-        *SETTINGS,
-        "train.save_minutes=0.0001",
-        f"train.epochs={state.progress.epoch + 1}",
-        resume=True,
-    )
+    more = ("train.save_minutes=0.0001", f"train.epochs={state.progress.epoch + 1}")
+    run_once(extracted, here / "r", *SETTINGS, *more, resume=True)
     assert len(seen) == len(set(seen)) == len(state.remaining) - done
 
 

@@ -112,10 +112,7 @@ def test_a_healthy_run_has_no_alarm() -> None:
             "stuck",
             [{"loss": 5.5, "dev_loss": 5.4, "dev_per": 96.0}] + [{"loss": 5.4, "dev_loss": 5.3, "dev_per": 96.0}],
         ),
-        (
-            "stuck",
-            [{"step": 5 * k, "loss": 4e4 / 9**k, "dev_loss": 1e4 / 9**k, "dev_per": 96.0} for k in (1, 2)],
-        ),
+        ("stuck", [{"step": 5 * k, "loss": 4e4 / 9**k, "dev_loss": 1e4 / 9**k, "dev_per": 96.0} for k in (1, 2)]),
         ("undecided", [{"entropy": 3.6, "dev_per": 99.0}]),
         ("certain-and-wrong", [{"entropy": 0.01, "dev_per": 80.0}]),
         ("dead-phones", [{"dead_phone_names": "zh oy"}, {"dead_phone_names": "oy"}, {"dead_phone_names": "oy b"}]),
