@@ -175,6 +175,7 @@ def test_complete_timit_has_its_counts() -> None:
     assert {split: len(members[split]) for split in SPLITS} == {"train": 3696, "dev": 400, "test": 192}
     assert {files.speaker for files in members["dev"]} == DEV
     assert {files.speaker for files in members["test"]} == CORE_TEST
+    assert sum(name.startswith("f") for name in CORE_TEST) == 8, "a woman and two men of each of eight regions"
     assert notes == ["complete TIMIT: 3696 training, 400 dev (50 speakers), 192 core test utterances"]
 
 
