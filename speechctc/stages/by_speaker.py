@@ -343,7 +343,9 @@ class SpeakerPages(NamedTuple):
         if others and not overwrite:
             what = f"{folder}: holds scores of recordings that are not among these: {first_few(list(others), 1)}"
             raise InputError(what, "name another folder, or give --overwrite to remove them")
-        _check_own(others.values())
+        if mine := written.changed(others.values()):
+            what = f"{mine[0]}: made or changed by hand, of a recording that is not among these"
+            raise InputError(what, "move it away")
         former = before_of(before) if before else None
         if former and former.symbols != {symbols}:
             what = f"{before}: its phones are written with --symbols {first_few(sorted(former.symbols))}"
@@ -409,12 +411,6 @@ def _is_same(told: Path, path: Path) -> bool:
     return Path(os.path.abspath(told)) == whole or whole.parts[-len(told.parts) :] == told.parts
 
 
-def _check_own(files: Iterable[Path]) -> None:
-    """Refuse files of scores that a person made or changed."""
-    if mine := written.changed(files):
-        raise InputError(f"{mine[0]}: made or changed by hand, of a recording that is not among these", "move it away")
-
-
 def _remove(folder: Path, scores: Path, pages: dict[str, str]) -> None:
     """Remove the scores of a recording in all formats, and the page of a speaker who is gone, as they were written."""
     speaker = _told(scores).get("speaker", "")
@@ -450,9 +446,8 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
         written.write_text(folder / f"{each.page}.html", page, overwrite)
     phones = sorted({sound.phone for each in speakers for sound in each.sounds})
     table = [(each, {sound.phone: sound for sound in each.sounds}) for each in speakers]
-    page = render_page(
-        "speakers.html", "Speakers and sounds", values | {"table": table, "phones": phones}, ["speaker.css"]
-    )
+    values |= {"table": table, "phones": phones}
+    page = render_page("speakers.html", "Speakers and sounds", values, ["speaker.css"])
     written.write_text(folder / f"{INDEX}.html", page, overwrite)
     about = [f"{values['about']} {METHOD}", *(each.text for each in now.remarks)]
     return _write_sheets(folder, speakers, phones, before is not None, about, overwrite)

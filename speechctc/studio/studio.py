@@ -429,16 +429,12 @@ def recover(folder: Path, say: Callable[[str], None] = lambda text: None) -> lis
     found = []
     for raw in sorted(folder.glob(f".*{ENDING}")):
         try:
-            if (path := _recovered(raw)) is not None:
+            refuse_odd(raw)
+            if is_free(raw) and (path := keep(raw)) is not None:
                 found.append(path)
         except (InputError, OSError) as error:
             say(f"{raw}: left as it is: {error}")
     return found
-
-
-def _recovered(raw: Path) -> Path | None:
-    refuse_odd(raw)
-    return keep(raw) if is_free(raw) else None
 
 
 def keep(raw: Path) -> Path | None:

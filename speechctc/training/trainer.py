@@ -270,19 +270,13 @@ class Trainer:
     def _save_last(self, line: dict[str, Any] | None = None) -> None:
         """Save everything needed to resume; all ranks call this, the main one writes."""
         if not self.train_step.weights_are_finite():
-            raise InputError(
-                f"a weight became infinite or no number by step {self.progress.step}",
-                ANOTHER_RUN.replace("RUN", str(self.run.folder)),
-            )
+            fix = ANOTHER_RUN.replace("RUN", str(self.run.folder))
+            raise InputError(f"a weight became infinite or no number by step {self.progress.step}", fix)
         (loss,) = self.ranks.sum([self.progress.loss])
         if self.ranks.is_main:
-            state = ResumeState(
-                progress=replace(self.progress, loss=loss),
-                stage=self.stages.index(self.stage),
-                remaining=self.remaining,
-                limits=self.data.train.limits,
-                ranks=self.ranks.world_size,
-            )
+            progress, limits = replace(self.progress, loss=loss), self.data.train.limits
+            stage = self.stages.index(self.stage)
+            state = ResumeState(progress, stage, self.remaining, limits, self.ranks.world_size)
             facts = line or {"epoch": self.progress.epoch, "step": self.progress.step}
             tensors = self.train_step.to_tensors() | state.to_tensors(len(self.data.train.split))
             save_checkpoint(self.run.last, self._checkpoint(facts, tensors))
@@ -410,16 +404,12 @@ class LossWatch:
         total = 0.0
         for (where, indices, _), value in zip(self._sent, self._values.tolist(), strict=True):
             if not math.isfinite(value):
-                raise self._not_finite(where, indices, value)
+                names = first_few([self.ids[k] for k in indices], 5)
+                fix = f"look at these recordings, or {ANOTHER_RUN} (docs/guide/symptoms.md#the-loss-is-nan)"
+                raise InputError(f"the loss became {value} at {where}, in the batch of {names}", fix)
             total += value
         self._sent = []
         return total
-
-    def _not_finite(self, where: str, indices: Indices, value: float) -> InputError:
-        return InputError(
-            f"the loss became {value} at {where}, in the batch of {first_few([self.ids[k] for k in indices], 5)}",
-            f"look at these recordings, or {ANOTHER_RUN} (docs/guide/symptoms.md#the-loss-is-nan)",
-        )
 
 
 def describe_run(train_step: TrainStep, data: TrainingData) -> str:
