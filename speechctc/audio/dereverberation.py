@@ -36,7 +36,8 @@ AT_ONCE = 16  # bands that are worked on at a time: bounds the memory
 # rises with the length, as the power of chance falls. Steady tones, which are predicted as a whole, have less than the
 # lower one. Speech with a weaker hum lies between, and is helped as well.
 STEADY_DB, DRY_DB = 5.0, 12.0
-TAKEN = "reverberation or hum was taken off first, as from far away"  # what a user is told
+CHANGE_DB = 6.0  # the tenth of the frames that are loudest is so far above the tenth that is softest; noise is steady
+TAKEN = "reverberation or hum was taken off first"  # what a user is told
 SHORTEST = 2.0  # seconds; a shorter stretch is predicted from chance, and words said alone would suffer
 MEASURED, EVERY = (300.0, 3400.0), 8  # Hz, and every how manieth band of them: by these, reverberation is measured
 
@@ -87,24 +88,35 @@ class Dereverberated:
     def _cleaned(self, samples: Samples) -> Samples:
         if not len(samples) or (self._when == "auto" and not is_reverberant(samples, self._rate)):
             return samples
-        self.changed = True
-        return dereverberate(samples, self._rate)
+        clean = dereverberate(samples, self._rate)
+        self.changed = self.changed or not np.array_equal(clean, samples)
+        return clean
 
 
 def is_reverberant(samples: Samples, rate: int) -> bool:
     """Return whether a recording has much late reverberation; of a short one that is not known."""
     seconds = len(samples) / rate
-    return seconds >= SHORTEST and STEADY_DB <= reverberation_db(samples, rate) < DRY_DB + 10 * math.log10(seconds)
+    if seconds < SHORTEST:
+        return False
+    bands = measured_bands(samples, rate)
+    soft, loud = np.quantile(np.sum(np.abs(bands) ** 2, axis=0), [0.1, 0.9])
+    changes = loud > soft * 10 ** (CHANGE_DB / 10)
+    return bool(changes) and STEADY_DB <= reverberation_db(bands) < DRY_DB + 10 * math.log10(seconds)
 
 
-def reverberation_db(samples: Samples, rate: int) -> float:
+def measured_bands(samples: Samples, rate: int) -> Bands:
+    """Return the bands of a telephone."""
+    first, last = (round(each * 2 * _hop(rate) / rate) for each in MEASURED)
+    return _analysed(samples, _hop(rate))[first:last]
+
+
+def reverberation_db(bands: Bands) -> float:
     """Return how far the late reverberation lies below the whole sound, dB: the less, the more of a room is heard.
 
-    The power of speech is not smoothed, and every eighth band of a telephone's is looked at, so it takes a thousandth
-    of the sound's time.
+    The power of speech is not smoothed, and every eighth band is looked at, so it takes a thousandth of the sound's
+    time.
     """
-    first, last = (round(each * 2 * _hop(rate) / rate) for each in MEASURED)
-    bands = _analysed(samples, _hop(rate))[first:last:EVERY]
+    bands = bands[::EVERY]
     late = _late(bands, smoothing=1, iterations=2)
     whole, part = (float(np.sum(np.abs(each) ** 2, dtype=np.float64)) for each in (bands, late))
     return 10 * math.log10(whole / part) if part > 0 else math.inf
@@ -161,10 +173,13 @@ def _window(hop: int) -> NDArray[np.float32]:
 
 
 def _analysed(samples: Samples, hop: int) -> Bands:
-    """Return a short-time Fourier transform in frames of two hops, the first half of which precedes the sound."""
+    """Return a short-time Fourier transform in frames of two hops, the first half of which precedes the sound.
+
+    The mean of the samples, which would leak into all bands, is left out.
+    """
     count = -(-len(samples) // hop)
     padded = np.zeros((count + 2) * hop, np.float32)
-    padded[hop : hop + len(samples)] = samples
+    padded[hop : hop + len(samples)] = samples - samples.mean() if len(samples) else samples
     frames = np.lib.stride_tricks.sliding_window_view(padded, 2 * hop)[::hop] * _window(hop)
     return np.ascontiguousarray(np.fft.rfft(frames, axis=1).T.astype(np.complex64))
 

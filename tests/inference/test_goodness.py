@@ -247,7 +247,7 @@ def judged(recogniser: Recogniser, **arguments: Any) -> list[np.ndarray[Any, Any
 
 
 def test_phones_are_placed_by_the_model_and_scored_by_its_judge() -> None:
-    english = speechctc.load("english", "cpu").with_settings(["decode.dereverb=never"])
+    english = speechctc.load("english", "cpu")
     assert english.judge is not None
     net = Forward(load_judge(english.judge, english.inventory))
     whole = log_softmax(np.concatenate(list(net.in_blocks([SOUND], local=True))))

@@ -4,7 +4,7 @@ import { Fourier } from "./fft.js";
 import { inWindows } from "./rows.js";
 
 const HOP = 0.016, DELAY = 2, TAPS = 16, TURNS = 3, SMOOTHING = 3, LOADING = 1e-6;
-const STEADY_DB = 5, DRY_DB = 12, SHORTEST = 2, LOWEST = 300, HIGHEST = 3400, EVERY = 8;
+const STEADY_DB = 5, DRY_DB = 12, CHANGE_DB = 6, SHORTEST = 2, LOWEST = 300, HIGHEST = 3400, EVERY = 8;
 const WINDOW = 20, BEHIND = 2, AHEAD = 1; // seconds
 
 // A recording in blocks; `changed` tells whether anything was taken off so far.
@@ -21,22 +21,34 @@ export class Dereverberated {
 
   cleaned(samples) {
     if (this.when === "auto" && !isReverberant(samples, this.rate)) return samples;
-    this.changed = true;
-    return dereverberate(samples, this.rate);
+    const clean = dereverberate(samples, this.rate);
+    this.changed ||= clean.some((value, k) => value !== samples[k]);
+    return clean;
   }
 }
 
 export function isReverberant(samples, rate) {
   const seconds = samples.length / rate;
   if (seconds < SHORTEST) return false;
-  const level = reverberationDb(samples, rate);
+  const bands = analysed(samples, rate), [first, last] = [LOWEST, HIGHEST].map((hertz) => Math.round((hertz * bands.size) / rate));
+  const powers = Float64Array.from({ length: bands.frames }, (_, t) => {
+    let sum = 0;
+    for (let at = t * bands.count + first; at < t * bands.count + last; at += 1) sum += bands.re[at] ** 2 + bands.im[at] ** 2;
+    return sum;
+  }).sort();
+  if (quantile(powers, 0.9) <= quantile(powers, 0.1) * 10 ** (CHANGE_DB / 10)) return false;
+  const level = reverberationDb(bands, first, last);
   return STEADY_DB <= level && level < DRY_DB + 10 * Math.log10(seconds);
 }
 
-function reverberationDb(samples, rate) {
-  const bands = analysed(samples, rate), first = Math.round((LOWEST * bands.size) / rate);
+function quantile(sorted, share) {
+  const place = share * (sorted.length - 1), low = Math.floor(place);
+  return sorted[low] + (place - low) * (sorted[Math.min(low + 1, sorted.length - 1)] - sorted[low]);
+}
+
+function reverberationDb(bands, first, last) {
   let whole = 0, part = 0;
-  for (let band = first; band < Math.round((HIGHEST * bands.size) / rate); band += EVERY) {
+  for (let band = first; band < last; band += EVERY) {
     const { re, im } = row(bands, band), late = lateOf(re, im, 1, 2);
     for (let t = 0; t < re.length; t += 1) {
       whole += re[t] ** 2 + im[t] ** 2;
@@ -62,9 +74,10 @@ export function dereverberate(samples, rate) {
 function analysed(samples, rate) {
   const hop = 2 ** Math.round(Math.log2(HOP * rate)), size = 2 * hop, count = hop + 1, frames = Math.ceil(samples.length / hop) + 1;
   const re = new Float64Array(frames * count), im = new Float64Array(frames * count), fourier = new Fourier(size), frame = new Float64Array(size);
+  const mean = samples.reduce((sum, value) => sum + value, 0) / samples.length;
   const window = Float64Array.from({ length: size }, (_, k) => Math.sin((Math.PI * k) / size));
   for (let t = 0; t < frames; t += 1) {
-    for (let k = 0; k < size; k += 1) frame[k] = (samples[(t - 1) * hop + k] ?? 0) * window[k];
+    for (let k = 0; k < size; k += 1) frame[k] = ((samples[(t - 1) * hop + k] ?? mean) - mean) * window[k];
     fourier.transform(frame, size);
     re.set(fourier.real.subarray(0, count), t * count);
     im.set(fourier.imaginary.subarray(0, count), t * count);
