@@ -331,8 +331,8 @@ class Decoder:
             As for `decode`.
         lookahead : float, optional
             Seconds after each frame that the means over time cover: the sliding mean of the features, and that of
-            ``model.context``. None: as many as in training. The phones are then those of `decode`, but come as late
-            as those means and an n-gram need, with ``english`` 12 s.
+            ``model.context``. None: as many as in training. The phones are then those of `decode` without
+            dereverberation, but come as late as those means and an n-gram need, with ``english`` 12 s.
 
         Returns
         -------
