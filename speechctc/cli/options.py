@@ -130,9 +130,8 @@ Beam = Annotated[int | None, Option("--beam", metavar="N", help=
     "Search with N hypotheses at a time, even without a language model. Default: the model's own setting (decode.beam) "
     "with a language model, else no search.")]
 Dereverb = Annotated[When | None, Option("--dereverb", help=
-    "Take the reverberation of a room off the sound first, by weighted prediction error: in recordings where it is "
-    "strong, as far from the microphone (auto), always, or never. Default: the model's own setting (decode.dereverb, "
-    "mostly auto).")]
+    "Take the reverberation of a room off the sound first. auto: where it seems strong, as far from the microphone, "
+    "but not for scores of phones. Default: the model's own setting, which is auto if you did not change it.")]
 Channel = Annotated[int | None, Option("--channel", metavar="N", min=1, help=
     "Read only this channel of the recordings; 1 is the first (left). Default: the mean of all channels.")]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=

@@ -104,7 +104,7 @@ def _check(given: Decode, is_stdin: bool) -> None:
     if (given.raw or given.live) and not is_stdin:
         raise InputError(f"--{'raw' if given.raw else 'live'} is for standard input", "name - instead of a file")
     if is_stdin and given.dereverb == opt.When.always:
-        raise InputError("--dereverb always needs 20 s at a time, and standard input comes bit by bit", "name a file")
+        raise InputError("--dereverb always is for files: standard input is recognised while it comes", "name a file")
     if given.cluster and (given.inventory or given.language):
         raise InputError("--cluster decodes with all phones of the model", "leave out --cluster, or what names phones")
     if given.textgrids and not given.tier:

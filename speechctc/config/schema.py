@@ -498,7 +498,7 @@ class DecodeConfig(Section):
     min_modulation_db: float = Field(6.0, ge=0, le=40)
     """no phones are found where no band's level changes by more than this within 1.5 s, dB; 0: not used"""
     dereverb: Literal["auto", "always", "never"] = "auto"
-    """take off the reverberation of a room first (WPE); auto: where it is strong; alignment does so too"""
+    """take off the reverberation of a room first (WPE); auto: where it is strong, but not for scores of phones"""
 
 
 class Config(Section):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval
-from speechctc.audio.dereverberation import AudioBlocks, Dereverberated
+from speechctc.audio.dereverberation import AudioBlocks, Dereverberated, When
 from speechctc.config.encoder import find_encoder
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+Opening = AbstractContextManager[tuple[str, Dereverberated]]
 Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]  # recordings: files, or samples
 
 
@@ -165,10 +166,12 @@ class Decoder:
         return self.replaced(checkpoint=checkpoint)
 
     def opened(
-        self, recording: str | Path | Any, rate: int | None, channel: int | None
-    ) -> AbstractContextManager[tuple[str, Dereverberated]]:
+        self, recording: str | Path | Any, rate: int | None, channel: int | None, dereverb: When | None = None
+    ) -> Opening:
         """Open a file or samples as `streaming.opened` does, at the model's rate, dereverberated as its config says."""
-        return opened(recording, rate, channel, self.config.features.sample_rate, self.config.decode.dereverb)
+        return opened(
+            recording, rate, channel, self.config.features.sample_rate, dereverb or self.config.decode.dereverb
+        )
 
     @property
     def method(self) -> str:

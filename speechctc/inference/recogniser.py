@@ -16,7 +16,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights
 from speechctc.inference.alignment import Aligner, AlignOptions, PhoneMapping
 from speechctc.inference.boundary_model import BoundaryModel
-from speechctc.inference.decoder import Decoder
+from speechctc.inference.decoder import Decoder, Opening
 from speechctc.inference.goodness import Goodness
 from speechctc.inference.load import net_on
 from speechctc.inference.placement import Posteriors
@@ -177,26 +177,28 @@ class Recogniser(Decoder):
         options : AlignOptions, optional
         """
         dereverb = self.config.decode.dereverb
+        if options.judge is not None and dereverb == "auto":
+            dereverb = "never"  # scores are compared: all are of the sound as it is
         refining = Refiner((recording, rate, channel), self.boundaries, self.phones, dereverb)
         aligner = Aligner(self.inventory, self.clock, self.calibration, options, refining)
-        opening = self.opened(recording, rate, channel)
+        opening = self.opened(recording, rate, channel, dereverb)
         with opening as (name, blocks), Posteriors(len(aligner.inventory.phones) + 1) as posteriors, refining:
             check_phones(name, items, options.silences, aligner.inventory)
             for block in self.forward.in_blocks(blocks, local=True):
                 posteriors.append(aligner.heard.rows(log_softmax(block)))
                 options.watch(f"{self.clock.step * posteriors.frames:.0f} s heard")
             if options.judge is not None and self.judge is not None:
-                posteriors.judged = self._judged(recording, rate, channel, aligner.heard)
+                posteriors.judged = self._judged(self.opened(recording, rate, channel, dereverb), aligner.heard)
             if phrases:
                 found = aligner.place_phrases(name, blocks.seconds, phrases, posteriors)
             else:
                 found = aligner.place(name, blocks.seconds, items, posteriors)
             return replace(found, is_dereverberated=blocks.changed)
 
-    def _judged(self, recording: Any, rate: int | None, channel: int | None, heard: PhoneMapping) -> Posteriors:
+    def _judged(self, opening: Opening, heard: PhoneMapping) -> Posteriors:
         """Return the posteriors of the net that scores phones."""
         posteriors = Posteriors(len(heard.inventory.phones) + 1)
-        with self.opened(recording, rate, channel) as (_, blocks):
+        with opening as (_, blocks):
             for block in self._judging.in_blocks(blocks, local=True):
                 posteriors.append(heard.rows(log_softmax(block)))
         return posteriors

@@ -130,6 +130,8 @@ def test_reverberation_is_taken_off_named_and_can_stay(
     (found,) = json.loads(speechctc("decode", "room.wav", "--format", "json").out)
     assert found["is_dereverberated"] and found["phones"] == alone.out.split()
     assert taken in speechctc("align", "room.wav", "--phones", "low mid").err
+    scoring = ("score-phones", "room.wav", "--phones", "low mid")
+    assert taken not in speechctc(*scoring).err and taken in speechctc(*scoring, "--dereverb", "always").err
     pipe_in((here / "room.wav").read_bytes())
     assert speechctc("decode", "-").out == raw.out
 

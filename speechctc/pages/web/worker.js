@@ -44,7 +44,8 @@ async function recognise(id, source, wanted) {
     }
   }
   const seconds = source.frames / source.rate, length = () => seconds;
-  const samples = new Dereverberated(resampled(blocks(), source.rate, model.rate), model.rate, model.config.decode.dereverb);
+  const { dereverb } = model.config.decode, scored = wanted && model.goodness; // scores are of the sound as it is
+  const samples = new Dereverberated(resampled(blocks(), source.rate, model.rate), model.rate, scored && dereverb === "auto" ? "never" : dereverb);
   const silences = wanted?.words ? model.silent : [];
   for (const phones of wanted ? model.placed(samples, length, words, silences) : model.phonesOf(samples, length)) {
     if (wanted && phones.length) postMessage({ id, placed: phones, words: wanted.words ? words.map((each) => each.text) : null });
