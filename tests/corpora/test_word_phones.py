@@ -176,7 +176,8 @@ def test_a_folder_or_a_tier_for_each_language(tmp_path: Path) -> None:
     assert phones(corpus) == {"italiano-a": "tʃ e n a", "welsh-b": "a r j a n"}
     assert {each.traits for each in corpus.splits["train"]} == {(("language", "it"),), (("language", "cy"),)}
     (rejected,) = corpus.rejected["train"]
-    assert "the tier 'words' nor a folder is among those of corpus.language: italiano, wel*, dev" in rejected.reason
+    missed = "neither the tier 'words' nor a folder is among those of corpus.language: italiano, wel*, dev"
+    assert missed in rejected.reason
     grid(tmp_path / "welsh" / "b", **{"it-words": "cena", "words": "arian"})
     languages = {"it-words": "it", "welsh": "cy", "other": "cy", "dev": "cy", "italiano": "it"}
     corpus = read_corpus(CorpusConfig(language=languages, **settings))

@@ -86,7 +86,8 @@ def test_nothing_to_compare_is_said(tmp_path: Path) -> None:
     write(tmp_path / "a" / "x.PHN", "0 a 10 b 20")
     write(tmp_path / "b" / "y.TextGrid", "0 a 10 b 20")
     (tmp_path / "c").mkdir()
-    for other, said in (("b", "has the same name in both"), ("c", "no TextGrid or .PHN"), ("d", "no such folder")):
+    why = {"b": "no file has the same name in both", "c": "no TextGrid or .PHN", "d": "no such folder"}
+    for other, said in why.items():
         with pytest.raises(InputError, match=said):
             score_boundaries(tmp_path / "a", tmp_path / other)
 
