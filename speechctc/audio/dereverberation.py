@@ -39,7 +39,7 @@ STEADY_DB, DRY_DB = 5.0, 12.0
 CHANGE_DB = 6.0  # the tenth of the frames that are loudest is so far above the tenth that is softest; noise is steady
 TAKEN = "reverberation or hum was taken off first"  # what a user is told
 SHORTEST = 2.0  # seconds; a shorter stretch is predicted from chance, and words said alone would suffer
-MEASURED, EVERY = (300.0, 3400.0), 8  # Hz, and every how manieth band of them: by these, reverberation is measured
+MEASURED, EVERY = (300.0, 3400.0), 8  # Hz; reverberation is measured in every eighth of these bands
 
 WINDOW, BEHIND, AHEAD = 20, 2, 1  # seconds that have one filter, and the seconds before and after that it learns from
 
@@ -140,10 +140,10 @@ def _late(bands: Bands, smoothing: int, iterations: int) -> Bands:
     """Return the late reverberation in bands of a recording."""
     padded = np.pad(bands, ((0, 0), (DELAY + TAPS - 1, 0)))
     past = np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(padded, bands.shape[1], axis=1)[:, :TAPS])
-    late = np.zeros_like(bands)
+    adjoint, late = past.conj().transpose(0, 2, 1), np.zeros_like(bands)
     for _ in range(iterations):
         weighted = past / _power(bands - late, smoothing)[:, None]
-        correlations = weighted @ past.conj().transpose(0, 2, 1)
+        correlations = weighted @ adjoint
         loading = LOADING * np.einsum("bkk->b", correlations).real / TAPS + 1e-20
         correlations += loading[:, None, None] * np.eye(TAPS, dtype=np.float32)
         filters = np.linalg.solve(correlations, weighted @ bands.conj()[:, :, None])

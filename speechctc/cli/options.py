@@ -249,7 +249,7 @@ class ModelChoice:
     lms : sequence of Path
         Language models, see `speechctc.inference.load.with_lms`.
     lm_weight, beam, min_modulation_db, dereverb
-        In place of the numbers of the model's ``decode`` section.
+        In place of the settings of the model's ``decode`` section.
     or_bundled : bool
         As for `find_model`.
     inventory, language : str, optional

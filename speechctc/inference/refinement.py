@@ -59,9 +59,12 @@ class Refiner(ExitStack):
     """
 
     def __init__(
-        self, recording: tuple[Any, int | None, int | None], model: BoundaryModel | None, phones: Sequence[str],
-        dereverb: When = "never",
-    ) -> None:  # fmt: skip
+        self,
+        recording: tuple[Any, int | None, int | None],
+        model: BoundaryModel | None,
+        phones: Sequence[str],
+        dereverb: When,
+    ) -> None:
         super().__init__()
         self._recording, self._model, self._phones, self._dereverb = recording, model, phones, dereverb
         self._window: Window | None = None

@@ -274,9 +274,13 @@ class Trainer:
             raise InputError(f"a weight became infinite or no number by step {self.progress.step}", fix)
         (loss,) = self.ranks.sum([self.progress.loss])
         if self.ranks.is_main:
-            progress, limits = replace(self.progress, loss=loss), self.data.train.limits
-            stage = self.stages.index(self.stage)
-            state = ResumeState(progress, stage, self.remaining, limits, self.ranks.world_size)
+            state = ResumeState(
+                progress=replace(self.progress, loss=loss),
+                stage=self.stages.index(self.stage),
+                remaining=self.remaining,
+                limits=self.data.train.limits,
+                ranks=self.ranks.world_size,
+            )
             facts = line or {"epoch": self.progress.epoch, "step": self.progress.step}
             tensors = self.train_step.to_tensors() | state.to_tensors(len(self.data.train.split))
             save_checkpoint(self.run.last, self._checkpoint(facts, tensors))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import dereverberation
 from speechctc.audio.dereverberation import DELAY, TAPS, Dereverberated, dereverberate, measured_bands, reverberation_db
-from speechctc.inference.streaming import SampleBlocks
+from speechctc.inference.streaming import PushedSamples
 
 RATE = 8000
 
@@ -63,9 +63,10 @@ def test_what_lingers_in_a_room_is_taken_off_and_the_voice_stays() -> None:
 
 def cleaned(sound: NDArray[np.float32], when: dereverberation.When = "auto", cut: int = 1000) -> tuple[bytes, bool]:
     """Return what becomes of a recording that comes in blocks, and whether it says that it was changed."""
-    blocks = SampleBlocks(sound, RATE, RATE)
-    blocks._blocks.clear()
-    blocks._blocks.extend(sound[k : k + cut] for k in range(0, len(sound), cut))
+    blocks = PushedSamples(RATE, RATE)
+    for k in range(0, len(sound), cut):
+        blocks.put(sound[k : k + cut])
+    blocks.ended = True
     found = Dereverberated(blocks, RATE, when)
     return np.concatenate([sound[:0], *found]).tobytes(), found.changed
 
