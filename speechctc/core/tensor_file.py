@@ -14,9 +14,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
+from speechctc.core.errors import InputError
 from speechctc.core.files import readable
 
 Arrays = dict[str, NDArray[Any]]
+
+HALF = float(np.finfo(np.float16).max)
+SCALE = "_scale"  # ends the name of the factors, one for each row, of a matrix of 8 bits
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
@@ -54,8 +58,31 @@ def load_arrays(path: Path) -> Arrays:
         raise ValueError(f"a type of number that is not read: {error}") from None
 
 
+def rounded(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
+    """Return weights for a small file: matrices in 8 bits, with a factor for each row, vectors in half precision.
+
+    A row has what one output is computed from. Its largest weight becomes 127 or -127, so that no other row's matter.
+
+    Raises
+    ------
+    InputError
+        A weight is beyond half precision, or not finite.
+    """
+    small: Arrays = {}
+    for name, value in tensors.items():
+        if value.dtype.kind == "f" and not np.abs(value).max(initial=0) <= HALF:
+            raise InputError(f"{name}: a weight is beyond half precision ({HALF:g}), or NaN", "train the model again")
+        if value.dtype.kind == "f" and value.ndim > 1:
+            scale = np.abs(value).max(axis=tuple(range(1, value.ndim)), initial=0).astype(np.float32) / 127
+            small[name + SCALE] = scale
+            small[name] = np.rint(value / _by_row(np.where(scale > 0, scale, 1), value)).astype(np.int8)
+        else:
+            small[name] = value.astype(np.float16) if value.dtype.kind == "f" else value
+    return small
+
+
 def load_weights(path: Path) -> Arrays:
-    """Return the tensors of a file as float32, all finite.
+    """Return the tensors of a file as float32, all finite, those that were `rounded` too.
 
     Raises
     ------
@@ -65,13 +92,16 @@ def load_weights(path: Path) -> Arrays:
         A weight is infinite or NaN.
     """
     tensors = {name: tensor.astype(np.float32) for name, tensor in load_arrays(path).items()}
+    for name in [name for name in tensors if name + SCALE in tensors]:
+        with np.errstate(over="ignore", invalid="ignore"):  # which the check below says
+            tensors[name] *= _by_row(tensors.pop(name + SCALE), tensors[name])
     if not all(bool(np.isfinite(tensor).all()) for tensor in tensors.values()):
         raise ValueError("a weight is infinite or NaN")
     return tensors
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a file's tensors, without reading these.
+    """Return the shapes of a file's weights, without reading these.
 
     Raises
     ------
@@ -79,7 +109,14 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
         The file cannot be read.
     """
     with safe_open(readable(path), framework="np") as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
+        names = set(file.keys())
+        kept = {name for name in names if name.removesuffix(SCALE) == name or name.removesuffix(SCALE) not in names}
+        return {name: tuple(file.get_slice(name).get_shape()) for name in kept}
+
+
+def _by_row(factors: NDArray[np.float32], matrix: NDArray[Any]) -> NDArray[np.float32]:
+    """Return factors of rows so that they multiply a matrix or, of a convolution, an array."""
+    return factors.reshape(len(matrix), *[1] * (matrix.ndim - 1))
 
 
 def _sort_header(path: Path) -> None:

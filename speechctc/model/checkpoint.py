@@ -32,7 +32,7 @@ from speechctc.core import files
 from speechctc.core.bundled import MODELS, NAMES, bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import program
-from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, save_tensors, shapes
+from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, rounded, save_tensors, shapes
 from speechctc.lm.model import PhoneLM
 from speechctc.model.layers import weight_shapes
 from speechctc.phones.inventory import Inventory, check_labels
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 LATEST = Path("runs/latest")
-HALF = float(np.finfo(np.float16).max)
 # Fact: how often each phone is among the training labels, of a model without an n-gram of its own.
 FREQUENCIES = "frequencies"
 POINTER = "run: "  # before the path in a file ``runs/latest``, where there are no links
@@ -104,13 +103,12 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     files.write_folder(folder, lambda draft: fill_checkpoint(draft, checkpoint))
 
 
-def fill_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) -> None:
-    """Write the files of a checkpoint into a folder that no one reads yet; `half` rounds weights to 11 bits."""
-    tensors = {f"net.{name}": tensor for name, tensor in checkpoint.weights.items()}
-    tensors |= {"normalisation.mean": checkpoint.mean, "normalisation.std": checkpoint.std}
+def fill_checkpoint(folder: Path, checkpoint: Checkpoint, small: bool = False) -> None:
+    """Write the files of a checkpoint into a folder that no one reads yet; `small`: with weights that are `rounded`."""
+    weights: Arrays = {f"net.{name}": tensor for name, tensor in checkpoint.weights.items()}
     lm = {} if checkpoint.lm is None else checkpoint.lm.to_tensors()
-    if half:
-        tensors, lm = _halved(tensors), _halved(lm)
+    if small:
+        weights, lm = rounded(weights), rounded(lm)
     about = {
         "format": FORMAT,
         **checkpoint.facts,
@@ -118,7 +116,8 @@ def fill_checkpoint(folder: Path, checkpoint: Checkpoint, half: bool = False) ->
         "phones": {"name": checkpoint.inventory.name, "list": list(checkpoint.inventory.phones)},
         "config": checkpoint.config.to_dict(),
     }
-    save_tensors(folder / "weights.safetensors", tensors)
+    normalisation = {"normalisation.mean": checkpoint.mean, "normalisation.std": checkpoint.std}
+    save_tensors(folder / "weights.safetensors", weights | normalisation)
     if checkpoint.state:
         save_tensors(folder / "state.safetensors", checkpoint.state)
     if lm:
@@ -190,23 +189,6 @@ def _check_weights(path: Path, config: Config, inventory: Inventory) -> None:
     if found != wanted:
         name = min(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
         raise ValueError(f"{name} has the shape {found.get(name)}, the config asks for {wanted.get(name)}")
-
-
-def _halved(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
-    """Round weights to half precision, except the normalisation, which is small.
-
-    Raises
-    ------
-    InputError
-        A weight is beyond it, or not finite.
-    """
-    halved = {}
-    for name, value in tensors.items():
-        halves = value.dtype.kind == "f" and not name.startswith("normalisation.")
-        if halves and not np.abs(value).max(initial=0) <= HALF:
-            raise InputError(f"{name}: a weight is beyond half precision ({HALF:g}), or NaN", "train the model again")
-        halved[name] = value.astype(np.float16) if halves else value
-    return halved
 
 
 def latest_run() -> Path | None:

@@ -1,4 +1,4 @@
-"""Export a model: only what decoding and alignment need, in half precision, as ONNX, or as a page that recognises."""
+"""Export a model: only what decoding and alignment need, in 8 bits, as ONNX, or as a page that recognises."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WRITTEN = (CARD, "weights.safetensors", "checkpoint.json", "lm.safetensors", *BE
 
 ENDINGS = {".onnx": "onnx", ".html": "web"}
 MAX_BYTES = 128 * 2**20
-"""Bytes of a model in half precision; browsers hold texts of half a gigabyte."""
+"""Bytes of an exported model; browsers hold texts of half a gigabyte."""
 WORDS_BYTES = 1_500_000
 """Most bytes of a packed dictionary: 2 MB of the page."""
 PIECE = 2**18
@@ -132,7 +132,7 @@ def export(
     reporter: Reporter | None = None,
     scores: bool = False,
 ) -> int:
-    """Write a model in half precision, without paths and training state; or, to a name in ``.onnx``, as ONNX.
+    """Write a model in 8 bits, without paths and training state; or, to a name in ``.onnx``, as ONNX.
 
     A model card, README.md, is written with it; one that is there already is kept, byte for byte.
 
@@ -179,7 +179,7 @@ def export(
     kept = (out / CARD).read_bytes() if (out / CARD).exists() else None  # a plain file: see `check_out`
 
     def fill(draft: Path) -> None:
-        fill_checkpoint(draft, portable, half=True)
+        fill_checkpoint(draft, portable, small=True)
         if calibration.phones:
             calibration.save(draft)
         if placer is not None:
@@ -347,7 +347,7 @@ def page_text(recogniser: Recogniser, folder: Path, name: str, words: bytes = b"
         raise InputError(f"{name}: its net or its features are not of a kind that the page has", "export it as ONNX")
     files = {key: folder / f"{file}.safetensors" for key, file in (("weights", "weights"), ("lm", "lm"))}
     if (size := sum(file.stat().st_size for file in files.values() if file.exists())) > MAX_BYTES:
-        what = f"{name}: {size / 2**20:.0f} MiB in half precision, more than a page can hold"
+        what = f"{name}: {size / 2**20:.0f} MiB, more than a page can hold"
         raise InputError(what, "train a smaller one, or use speechctc studio")
     blocks = [
         ("model", _json(about_model(recogniser))),

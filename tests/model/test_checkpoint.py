@@ -130,7 +130,7 @@ def test_a_standard_deviation_of_0_is_refused(tmp_path: Path, checkpoint: Checkp
 def test_weights_beyond_half_precision_are_refused(tmp_path: Path, checkpoint: Checkpoint, weight: float) -> None:
     checkpoint.weights["output.weight"][0] = weight
     with pytest.raises(InputError, match=r"net.output.weight: a weight is beyond half precision"):
-        files.write_folder(tmp_path / "half", lambda draft: fill_checkpoint(draft, checkpoint, half=True))
+        files.write_folder(tmp_path / "half", lambda draft: fill_checkpoint(draft, checkpoint, small=True))
     assert not (tmp_path / "half").exists()
 
 

@@ -29,6 +29,7 @@ const TYPES = {
   F16: fromHalves,
   F32: (buffer) => new Float32Array(buffer),
   F64: (buffer) => new Float64Array(buffer),
+  I8: (buffer) => new Int8Array(buffer),
   U8: (buffer) => new Uint8Array(buffer),
   I32: (buffer) => new Int32Array(buffer),
   I64: (buffer) => new BigInt64Array(buffer),
@@ -39,11 +40,16 @@ export function readTensors(bytes) {
   const head = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
   const about = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + head)));
   delete about.__metadata__;
-  return Object.fromEntries(Object.entries(about).map(([name, { dtype, shape, data_offsets: [first, end] }]) => {
+  const tensors = Object.fromEntries(Object.entries(about).map(([name, { dtype, shape, data_offsets: [first, end] }]) => {
     if (8 + head + end > bytes.length) throw new Error(`bytes of ${name} are missing`);
     const values = TYPES[dtype](bytes.slice(8 + head + first, 8 + head + end).buffer);
     return [name, { shape, values }];
   }));
+  for (const name of Object.keys(tensors).filter((each) => `${each}_scale` in tensors)) { // 8 bits, with a factor for each row
+    const { values } = tensors[name], scales = tensors[`${name}_scale`].values, row = values.length / scales.length;
+    tensors[name].values = Float32Array.from(values, (value, k) => value * scales[Math.floor(k / row)]);
+  }
+  return tensors;
 }
 
 // A maximum would turn NaN into 0, and nobody would see it.

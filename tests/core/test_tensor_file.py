@@ -1,0 +1,46 @@
+"""Weights in 8 bits: each is near what it was, rounding twice changes nothing more, and scales are checked."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from speechctc.core.tensor_file import SCALE, Arrays, load_weights, rounded, save_tensors, shapes
+
+
+def weights() -> Arrays:
+    rng = np.random.default_rng(3)
+    matrix = (rng.normal(size=(7, 3, 1, 5)) * 10.0 ** rng.integers(-6, 5, (7, 1, 1, 1))).astype(np.float32)
+    matrix[4] = 0
+    return {
+        "conv.weight": matrix,
+        "conv.bias": rng.normal(size=7).astype(np.float32),
+        "one": np.float32(0.1) + np.zeros(()),
+    }
+
+
+def test_each_weight_is_within_half_a_step_of_its_row(tmp_path: Path) -> None:
+    before = weights()
+    save_tensors(tmp_path / "a", rounded(before))
+    assert shapes(tmp_path / "a") == {name: each.shape for name, each in before.items()}
+    after = load_weights(tmp_path / "a")
+    steps = np.abs(before["conv.weight"]).max((1, 2, 3), keepdims=True) / 127
+    assert (np.abs(after["conv.weight"] - before["conv.weight"]) <= 0.5001 * steps).all()
+    np.testing.assert_allclose(after["conv.bias"], before["conv.bias"], rtol=1e-3)
+    assert (tmp_path / "a").stat().st_size < 600
+
+
+def test_rounding_again_changes_nothing(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "a", rounded(weights()))
+    once = load_weights(tmp_path / "a")
+    save_tensors(tmp_path / "b", rounded(once))
+    for name, each in load_weights(tmp_path / "b").items():
+        np.testing.assert_allclose(each, once[name], rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [np.ones(6, np.float32), np.full(7, np.inf, np.float32)])
+def test_scales_that_are_too_few_or_infinite_are_refused(tmp_path: Path, scale: NDArray[np.float32]) -> None:
+    save_tensors(tmp_path / "a", rounded(weights()) | {"conv.weight" + SCALE: scale})
+    with pytest.raises(ValueError, match=r"reshape|infinite"):
+        load_weights(tmp_path / "a")
