@@ -211,6 +211,11 @@ def test_the_net_is_torchs(
     for found, wanted in zip(map(ours, recordings), map(theirs, recordings), strict=True):
         assert found.shape == wanted.shape
         np.testing.assert_allclose(found, wanted, atol=1e-4)
+    if config.model.context:
+        prior = rng.normal(0, 3, config.model.dense[0]).astype(np.float32)
+        for each in recordings:
+            np.testing.assert_allclose(ours(each, None, prior), theirs(each, None, prior), atol=1e-4)
+        assert np.abs(ours(recordings[-1], None, prior) - ours(recordings[-1])).max() > 1e-2
 
     # While somebody speaks, the one leaves out what serves the mean around a frame alone; the other never does.
     def live(net: NumpyNet | TorchNet) -> Rows:

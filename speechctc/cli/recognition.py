@@ -64,8 +64,8 @@ class Decode(Recordings):
         "Standard input is a microphone: recognise each phone within about 2 s, without waiting for the sound that the "
         "model averages later. A few phones are others than those of the whole recording.")] = False
     folder_cmn: Annotated[bool, Option("--folder-cmn", help=
-        "The recordings of a folder are of one speaker and one microphone: the mean that is subtracted from the "
-        "features of each (CMN) leans to that of all, the more the shorter it is. Fewer errors in single words.")
+        "The recordings of a folder are of one speaker and one microphone: the means of each (CMN, model.context) lean "
+        "to those of all, the more the shorter it is. Fewer errors in single words.")
     ] = False
     lm: opt.Lm = None
     lm_weight: opt.LmWeight = None

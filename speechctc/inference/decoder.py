@@ -22,7 +22,7 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import map_in_threads
-from speechctc.features.extractor import common_mean, extractor
+from speechctc.features.extractor import common_mean, extractor, sliding_cmn
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import BEYOND, MIN_DURATION, Calibration, FrameClock, Segment, Segmenter, lasting
 from speechctc.inference.streaming import (
@@ -32,6 +32,7 @@ from speechctc.inference.streaming import (
     Forward,
     Logits,
     NetMaker,
+    Prior,
     PushedSamples,
     Rows,
     Stream,
@@ -69,7 +70,7 @@ class Decoder:
     lstm : LanguageModel, optional
         Ranks the hypotheses of the search, with or without the checkpoint's n-gram.
     net : callable
-    cmn_prior : ndarray, shape = (static_dims,), optional
+    prior : Prior, optional
         As for `Forward`.
 
     Attributes
@@ -93,12 +94,12 @@ class Decoder:
     calibration: Calibration = field(default_factory=Calibration)
     lstm: LanguageModel | None = None
     net: NetMaker = field(default=NumpyNet, kw_only=True)
-    cmn_prior: Rows | None = field(default=None, kw_only=True)
+    prior: Prior | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Load the net."""
         self.config, self.inventory = self.checkpoint.config, self.checkpoint.inventory
-        self.forward = Forward(self.checkpoint, self.device, self.net, self.cmn_prior)
+        self.forward = Forward(self.checkpoint, self.device, self.net, self.prior)
         self.clock = FrameClock.of(self.config.features, self.config.model)
         self.folder: Path | None = None
         self.about = ""
@@ -139,10 +140,10 @@ class Decoder:
         return replace(self, **parts)
 
     def centred_on(self, recordings: Iterable[str | Path], jobs: int = 0, channel: int | None = None) -> Self:
-        """Return a decoder that expects the common mean of these files: CMN by speaker.
+        """Return a decoder that expects what these files have in common: CMN by speaker, and so ``model.context``.
 
-        They are of one speaker, microphone and room. The shorter a recording, the more its mean is that of its phones,
-        and the more the common one counts (see `features.sliding_cmn`). A file that cannot be read is left out.
+        They are of one speaker, microphone and room. The shorter a recording, the more its means are those of its
+        phones, and the more the common ones count (see `Prior`). A file that cannot be read is left out.
 
         Raises
         ------
@@ -158,8 +159,22 @@ class Decoder:
                 rows = list(extractor(features, self.device).blocks(blocks))
             return np.concatenate([np.zeros((0, features.static_dims), np.float32), *rows])
 
-        known = (each for each in map_in_threads(static, recordings, jobs) if not isinstance(each, InputError))
-        return self.replaced(cmn_prior=common_mean(known, features))
+        def of_each(function: Callable[[str | Path], Rows]) -> Iterator[Rows]:
+            return (each for each in map_in_threads(function, paths, jobs) if not isinstance(each, InputError))
+
+        def sums(path: str | Path) -> Rows:
+            centred = sliding_cmn(static(path), features, mean)
+            blocks = (centred[at : at + BLOCK_FRAMES] for at in range(0, len(centred), BLOCK_FRAMES))
+            heard = [np.pad(net.first_layer(block), ((0, 0), (0, 1)), constant_values=1).sum(0) for block in blocks]
+            return np.asarray(sum(heard, start=np.zeros(self.config.model.dense[0] + 1, np.float32)))
+
+        paths = list(recordings)
+        mean = common_mean(of_each(static), features)
+        if not self.config.model.context:
+            return self.replaced(prior=Prior(mean, None))
+        net = NumpyNet(self.checkpoint)
+        total = sum(of_each(sums), start=np.zeros(self.config.model.dense[0] + 1))
+        return self.replaced(prior=Prior(mean, (total[:-1] / max(total[-1], 1)).astype(np.float32)))
 
     def restricted(self, checkpoint: Checkpoint) -> Self:
         """Return one of a checkpoint that has fewer phones."""

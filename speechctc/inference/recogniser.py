@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from speechctc.core.bundled import MODELS
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights
@@ -26,10 +25,9 @@ from speechctc.inference.segmenter import Calibration
 from speechctc.inference.streaming import Forward
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.search import lm_settings
-from speechctc.model.checkpoint import Checkpoint, find_checkpoint, read_checkpoint
+from speechctc.model.checkpoint import Checkpoint, find_checkpoint
 from speechctc.model.layers import weight_shapes
 from speechctc.model.numpy_net import log_softmax
-from speechctc.phones.inventory import Inventory
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
 # In a checkpoint's folder: weights of the net that scores phones; they take the place of those of the model below.
 JUDGE_FILE = "judge.safetensors"
-JUDGE_BASE = "ipa"
 
 
 @dataclass(eq=False, repr=False)
@@ -56,7 +53,7 @@ class Recogniser(Decoder):
         What is usual in speech that is right.
     judge : Path, optional
         File of the net that scores phones, in place of the model's own.
-    cmn_prior : ndarray, shape = (static_dims,), optional
+    prior : Prior, optional
         As for `Decoder`.
     """
 
@@ -207,24 +204,26 @@ class Recogniser(Decoder):
     def _judging(self) -> Forward:
         """The net that scores phones."""
         assert self.judge is not None
-        return Forward(load_judge(self.judge, self.inventory), self.device, self.net)
+        return Forward(load_judge(self.judge, self.checkpoint), self.device, self.net)
 
 
-def load_judge(path: Path, inventory: Inventory) -> Checkpoint:
-    """Return the net of a judge, of the phones of the model that it belongs to.
+def load_judge(path: Path, model: Checkpoint) -> Checkpoint:
+    """Return the net of a judge: as that of the model that it belongs to, but without ``model.context``.
 
     Raises
     ------
     InputError
         The file is damaged, or of other phones.
     """
-    base = read_checkpoint(MODELS[JUDGE_BASE].folder)
+    net = model.config.model.model_copy(update={"context": 0})
+    config = model.config.model_copy(update={"model": net})
     try:
-        weights = {**base.weights, **load_weights(path)}
-        wanted = weight_shapes(base.config, len(inventory.phones) + 1)
-        if {name: each.shape for name, each in weights.items()} != wanted:
+        weights = load_weights(path)
+        mean, std = weights.pop("normalisation.mean"), weights.pop("normalisation.std")
+        wanted = weight_shapes(config, len(model.inventory.phones) + 1)
+        if {name: each.shape for name, each in weights.items()} != wanted or mean.shape != model.mean.shape:
             raise ValueError
-    except (OSError, SafetensorError, ValueError):
+    except (OSError, SafetensorError, KeyError, ValueError):
         fix = "delete it, then run speechctc calibrate: the model itself scores"
         raise InputError(f"{path}: not a net that scores phones of this model", fix) from None
-    return replace(base, inventory=inventory, weights=weights, lm=None)
+    return replace(model, config=config, weights=weights, mean=mean, std=std, lm=None)

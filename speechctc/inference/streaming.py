@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -248,8 +248,23 @@ LOOKAHEAD = 0.2  # seconds after a frame that the means of a live stream cover
 
 Rows = NDArray[np.float32]
 Logits = NDArray[np.float32]
-# Maps a checkpoint to a function of the features of a recording after CMN that returns its logits.
-NetMaker = Callable[[Checkpoint], Callable[[Rows, int | None], Logits]]
+# Maps a checkpoint to a function of the features of a recording after CMN that returns its logits; see `NumpyNet`.
+NetMaker = Callable[[Checkpoint], Callable[[Rows, int | None, Rows | None], Logits]]
+
+
+class Prior(NamedTuple):
+    """What recordings of one speaker, microphone and room have in common: to be expected in each of them.
+
+    Attributes
+    ----------
+    cmn : ndarray, shape = (static_dims,)
+        The mean of the features; see `features.sliding_cmn`.
+    context : ndarray, shape = (units,), or None
+        What ``model.context`` averages; see `NumpyNet`. None: the model has no context.
+    """
+
+    cmn: Rows
+    context: Rows | None
 
 
 def cmn_blocks(
@@ -353,14 +368,14 @@ class Forward:
         Where a pretrained encoder computes, as torch names it. Other features are computed on the CPU.
     net : callable
         Returns what computes the logits of a checkpoint: `NumpyNet`, or `speechctc.model.net.TorchNet` on the device.
-    cmn_prior : ndarray, shape = (static_dims,), optional
-        The mean to expect, before a recording is read; see `features.sliding_cmn`.
+    prior : Prior, optional
+        What to expect before a recording is read.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, device: str = "cpu", net: NetMaker = NumpyNet, cmn_prior: Rows | None = None
+        self, checkpoint: Checkpoint, device: str = "cpu", net: NetMaker = NumpyNet, prior: Prior | None = None
     ) -> None:
-        self.config, self.device, self._net, self._prior = checkpoint.config, device, net(checkpoint), cmn_prior
+        self.config, self.device, self._net, self._prior = checkpoint.config, device, net(checkpoint), prior
         self.phones = checkpoint.inventory.phones
 
     def in_blocks(
@@ -392,7 +407,8 @@ class Forward:
         gate = ActivityGate(self.config, self.phones)
         static = extractor(features, self.device).blocks(samples)
         watched = gate.watch(static) if gated else static
-        centred = local_cmn_blocks(watched, features) if local else cmn_blocks(watched, features, after, self._prior)
+        prior = None if self._prior is None else self._prior.cmn
+        centred = local_cmn_blocks(watched, features) if local else cmn_blocks(watched, features, after, prior)
         size = block_frames if after is None else max(after, 1)
         logits = logit_blocks(centred, self._forward, model, features, size, after is None)
         return gate.apply(logits) if gated else logits
@@ -405,7 +421,7 @@ class Forward:
         InputError
             A logit is not finite, as those of a net with huge weights are.
         """
-        logits = self._net(features, last)
+        logits = self._net(features, last, None if self._prior is None else self._prior.context)
         if not np.isfinite(logits).all():
             raise InputError("the model's output is not finite: NaN or inf", "use another model, or train it again")
         return logits

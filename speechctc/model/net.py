@@ -80,7 +80,7 @@ class ConvCTCNet(nn.Module):
         if config.norm == "layer" and self.dense and not self.output.weight.is_meta:
             nn.init.normal_(self.dense[0].get_parameter("conv.bias"), 0.0, BIAS)
 
-    def forward(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, features: Tensor, frames: Tensor, prior: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the logits, and the number of output frames of each utterance.
 
         Parameters
@@ -89,6 +89,8 @@ class ConvCTCNet(nn.Module):
             From `features.net_input`.
         frames : Tensor, shape = (n_batch,)
             Frames of each utterance.
+        prior : Tensor, shape = (units,), optional
+            As for `speechctc.model.numpy_net.NumpyNet`.
 
         Returns
         -------
@@ -112,7 +114,7 @@ class ConvCTCNet(nn.Module):
                 x = changes(number - 1, x)
             x = dense(x, mask)
             if number == 0 and self.context is not None:
-                changes = self.context(x, mask)
+                changes = self.context(x, mask, prior)
         logits: Tensor = self.output(x if self.norm is None else self.norm(x))
         return logits.squeeze(2).transpose(1, 2), torch.as_tensor(output_frames(frames, self.config))
 
@@ -156,14 +158,14 @@ class Context(nn.Module):
 
     def __init__(self, plan: ContextPlan) -> None:
         super().__init__()
-        self.reach = plan.span // 2
+        self.span, self.reach = plan.span, plan.span // 2
         self.norm = nn.LayerNorm(plan.inputs)
         self.down = nn.Linear(plan.inputs, plan.values)
         self.up = nn.ModuleList(nn.Linear(plan.values, 2 * inputs) for inputs in plan.layers)
         for each in self.up.parameters():
             nn.init.zeros_(each)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Callable[[int, Tensor], Tensor]:
+    def forward(self, x: Tensor, mask: Tensor, prior: Tensor | None = None) -> Callable[[int, Tensor], Tensor]:
         """Return a function that changes the input of a layer, by its number.
 
         Parameters
@@ -171,9 +173,13 @@ class Context(nn.Module):
         x : Tensor, shape = (n_batch, n_units, 1, frames)
         mask : Tensor of bool, shape = (n_batch, 1, 1, frames)
             Only frames where it is true are heard.
+        prior : Tensor, shape = (n_units,), optional
+            A mean of `x` that counts as one span.
         """
         heard = torch.cat([x * mask, mask.to(x.dtype)], dim=1).squeeze(2)
         sums = moving_sum(heard, self.reach)
+        if prior is not None:
+            sums = sums + self.span * torch.cat([prior, prior.new_ones(1)])[:, None]
         values = torch.relu(self.down(self.norm((sums[:, :-1] / sums[:, -1:].clamp(min=1)).transpose(1, 2))))
 
         def change(number: int, x: Tensor) -> Tensor:
@@ -412,7 +418,7 @@ class TorchNet:
         self.mean, self.std = (torch.from_numpy(each).to(self.device) for each in (checkpoint.mean, checkpoint.std))
 
     @torch.inference_mode()
-    def __call__(self, centred: Rows, last: int | None = None) -> Rows:
+    def __call__(self, centred: Rows, last: int | None = None, prior: Rows | None = None) -> Rows:
         """Return the logits of a recording, (n_output_frames, classes), of features after CMN, (n_frames, dims)."""
         if not len(centred):  # shorter than a window
             return np.zeros((0, self.net.output.out_channels), np.float32)
@@ -420,7 +426,8 @@ class TorchNet:
             allow_tf32(False)  # torch allows it for convolutions, and a training in this process may have
         frames = torch.tensor([len(centred)], device=self.device)
         static = torch.from_numpy(centred)[None].to(self.device)
-        logits, _ = self.net(net_input_after_cmn(static, frames, self.mean, self.std, self.config), frames)
+        expected = None if prior is None else torch.from_numpy(prior).to(self.device)
+        logits, _ = self.net(net_input_after_cmn(static, frames, self.mean, self.std, self.config), frames, expected)
         return np.asarray(logits[0].float().cpu().numpy())
 
 

@@ -46,18 +46,36 @@ class NumpyNet:
         self._norm = _Norm("norm", weights) if net.normed else None
         self._output = np.ascontiguousarray(weights["output.weight"][:, :, 0, 0].T), weights["output.bias"]
 
-    def __call__(self, centred: Rows, last: int | None = None) -> Rows:
+    def __call__(self, centred: Rows, last: int | None = None, prior: Rows | None = None) -> Rows:
         """Return the logits of a recording, (n_output_frames, classes), of features after CMN, (n_frames, dims).
 
-        With `last`, only so many frames at the end are asked for: those before may be zeros.
+        With `last`, only so many frames at the end are asked for: those before may be zeros. `prior`, (units,), is the
+        mean of `first_layer` that ``model.context`` expects; it counts as one span of speech.
         """
         with np.errstate(all="ignore"), _in_threads() as each:
-            return self._logits(centred, each, last)
+            return self._logits(centred, each, last, prior)
 
-    def _logits(self, centred: Rows, each: Each, last: int | None) -> Rows:
+    def first_layer(self, centred: Rows) -> Rows:
+        """Return the outputs of the first dense layer, (n_output_frames, units), whose mean ``model.context`` hears."""
+        with np.errstate(all="ignore"), _in_threads() as each:
+            return self._lowest(centred, each)[:, 0]
+
+    def _logits(self, centred: Rows, each: Each, last: int | None, prior: Rows | None) -> Rows:
         weight, bias = self._output
         if not len(centred):
             return np.zeros((0, len(bias)), np.float32)
+        x, changes, cut = self._lowest(centred, each), None, 0
+        if self._context is not None:
+            cut = max(len(x) - last, 0) if last else 0
+            changes, x = self._context(x, cut, prior), x[cut:]
+        for number, dense in enumerate(self._dense[1:]):
+            x = dense(x if changes is None else changes(number, x), each)
+        logits: Rows = (x if self._norm is None else self._norm(x))[:, 0] @ weight
+        logits += bias
+        return np.pad(logits, ((cut, 0), (0, 0))) if cut else logits
+
+    def _lowest(self, centred: Rows, each: Each) -> Rows:
+        """Return the outputs of the layers over bands, then of the first dense one, (n_output_frames, 1, units)."""
         x = self._as_channels(net_input(centred, self.mean, self.std, self.config.features))
         for number, conv in enumerate(self._convs):
             x = conv(x, each)
@@ -65,17 +83,7 @@ class NumpyNet:
                 bands = x.shape[1] // pool
                 x = x[:, : bands * pool].reshape(len(x), bands, pool, -1).max(2)
         x = x.transpose(0, 2, 1).reshape(len(x), 1, -1)
-        changes, cut = None, 0
-        for number, dense in enumerate(self._dense):
-            if changes is not None:
-                x = changes(number - 1, x)
-            x = dense(x, each)
-            if number == 0 and self._context is not None:
-                cut = max(len(x) - last, 0) if last else 0
-                changes, x = self._context(x, cut), x[cut:]
-        logits: Rows = (x if self._norm is None else self._norm(x))[:, 0] @ weight
-        logits += bias
-        return np.pad(logits, ((cut, 0), (0, 0))) if cut else logits
+        return self._dense[0](x, each) if self._dense else x
 
     def _as_channels(self, x: Rows) -> Rows:
         """Return features without bands as (n_frames, 1, channels x dims), of the mean of their layers."""
@@ -104,17 +112,20 @@ class _Context:
     """As `speechctc.model.net.Context`, of (n_frames, 1, maps)."""
 
     def __init__(self, plan: ContextPlan, weights: Weights) -> None:
-        self._half, self._norm = plan.span // 2, _Norm("context.norm", weights)
+        self._span, self._half, self._norm = plan.span, plan.span // 2, _Norm("context.norm", weights)
         names = ("down", *(f"up.{k}" for k in range(len(plan.layers))))
         pairs = [(weights[f"context.{name}.weight"].T, weights[f"context.{name}.bias"]) for name in names]
         self._down, self._up = pairs[0], pairs[1:]
 
-    def __call__(self, x: Rows, cut: int) -> Callable[[int, Rows], Rows]:
+    def __call__(self, x: Rows, cut: int, prior: Rows | None) -> Callable[[int, Rows], Rows]:
         """Return what changes the inputs of layers, of the frames from `cut` on."""
         at = np.arange(cut, len(x))
         first, end = np.maximum(at - self._half, 0), np.minimum(at + self._half + 1, len(x))
         sums = np.concatenate([np.zeros((1, x.shape[2])), x[:, 0].cumsum(0, dtype=np.float64)])
-        means = ((sums[end] - sums[first]) / (end - first)[:, None]).astype(np.float32)
+        total, counts = sums[end] - sums[first], (end - first)[:, None]
+        if prior is not None:
+            total, counts = total + self._span * prior, counts + self._span
+        means = (total / counts).astype(np.float32)
         weight, bias = self._down
         values = np.maximum(self._norm(means) @ weight + bias, 0)
 

@@ -126,9 +126,9 @@ def _by_folder(every: Sequence[Recording]) -> Source:
         recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter
     ) -> Iterator[Iterator[Any]]:
         # A folder comes more than once where another lies between its recordings.
-        prior = cache(lambda folder: recogniser.centred_on(inside[folder], work.jobs, work.channel).cmn_prior)
+        prior = cache(lambda folder: recogniser.centred_on(inside[folder], work.jobs, work.channel).prior)
         yield chain.from_iterable(
-            recogniser.replaced(cmn_prior=prior(folder)).decode_all(
+            recogniser.replaced(prior=prior(folder)).decode_all(
                 [each.path for each in group], work.jobs, work.alternatives, work.channel
             )
             for folder, group in groupby(recordings, lambda each: each.path.parent)

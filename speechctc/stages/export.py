@@ -202,7 +202,7 @@ def _judge(folder: Path, checkpoint: Checkpoint, beside: dict[str, bytes]) -> Ch
     """Return the net that scores the phones of a model, and take it away from what lies beside that."""
     if beside.pop(JUDGE_FILE, None) is None:
         raise InputError(f"{folder}: the model's own net scores its phones", "leave out --scores")
-    return replace(load_judge(folder / JUDGE_FILE, checkpoint.inventory), facts={})
+    return replace(load_judge(folder / JUDGE_FILE, checkpoint), facts={})
 
 
 def _whole(

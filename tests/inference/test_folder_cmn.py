@@ -14,6 +14,8 @@ from speechctc.core.errors import InputError
 from speechctc.features.extractor import extractor, sliding_cmn
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.streaming import cmn_blocks
+from speechctc.model.layers import weight_shapes
+from speechctc.model.net import TorchNet
 from speechctc.model.numpy_net import NumpyNet
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
@@ -29,6 +31,17 @@ def model(tiny_model: Path) -> Recogniser:
     features = plain.config.features.model_copy(update={"cmn_window_ms": (3000.0, 3000.0)})
     config = plain.config.model_copy(update={"features": features})
     return plain.replaced(checkpoint=replace(plain.checkpoint, config=config))
+
+
+@pytest.fixture
+def hearing(model: Recogniser) -> Recogniser:
+    """Return a model that also hears what is around each frame."""
+    config = model.config.model_copy(update={"model": model.config.model.model_copy(update={"context": 4})})
+    rng, shapes = np.random.default_rng(3), weight_shapes(config, len(model.phones) + 1)
+    fresh = {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+    return model.replaced(
+        checkpoint=replace(model.checkpoint, config=config, weights={**fresh, **model.checkpoint.weights})
+    )
 
 
 def write_songs(folder: Path) -> list[Path]:
@@ -49,6 +62,23 @@ def test_of_one_short_recording_it_is_the_mean_that_is_subtracted_anyway(model: 
     np.testing.assert_allclose(same, own, atol=2e-4 * np.abs(own).max())
 
 
+def test_of_one_short_recording_it_is_the_context_that_is_heard_anyway(hearing: Recogniser, tmp_path: Path) -> None:
+    (first, *_) = write_songs(tmp_path)
+    own, same = hearing.logits(samples_of(first), RATE), hearing.centred_on([first]).logits(samples_of(first), RATE)
+    np.testing.assert_allclose(same, own, atol=2e-4 * np.abs(own).max())
+
+
+def test_the_common_context_is_the_mean_of_the_first_dense_layer(hearing: Recogniser, tmp_path: Path) -> None:
+    paths, features = write_songs(tmp_path), hearing.config.features
+    made, net, seen = hearing.centred_on(paths), TorchNet(hearing.checkpoint, "cpu"), list[NDArray[np.float32]]()
+    net.net.dense[0].register_forward_hook(lambda _, given, out: seen.append(out[0, :, 0].numpy()))
+    assert made.prior is not None and made.prior.context is not None
+    for path in paths:
+        net(sliding_cmn(extractor(features).static(samples_of(path)), features, made.prior.cmn))
+    np.testing.assert_allclose(made.prior.context, np.concatenate(seen, axis=1).mean(1), rtol=1e-3, atol=1e-4)
+    assert np.abs(made.logits(samples_of(paths[0]), RATE) - hearing.logits(samples_of(paths[0]), RATE)).max() > 1e-2
+
+
 def test_it_leans_to_the_mean_of_all_frames_weighted_by_the_power_around_each(
     model: Recogniser, tmp_path: Path
 ) -> None:
@@ -62,15 +92,15 @@ def test_it_leans_to_the_mean_of_all_frames_weighted_by_the_power_around_each(
             weight = np.exp(np.maximum(near, 0)).mean() if frame.mean() > 0 else 1.0
             total, weights = total + weight * frame, weights + weight
     made = model.centred_on(paths)
-    assert made.cmn_prior is not None and model.cmn_prior is None
-    np.testing.assert_allclose(made.cmn_prior, total / weights, rtol=1e-5)
+    assert made.prior is not None and model.prior is None
+    np.testing.assert_allclose(made.prior.cmn, total / weights, rtol=1e-5)
     shares = [100 / (100 + len(static)) for static in statics]  # a second of 10 ms a frame, and less than the window
     own = [static - sliding_cmn(static, features) for static in statics]
-    means = [(1 - share) * mean + share * made.cmn_prior for share, mean in zip(shares, own, strict=True)]
+    means = [(1 - share) * mean + share * made.prior.cmn for share, mean in zip(shares, own, strict=True)]
     for path, frames, mean in zip(paths, statics, means, strict=True):
         expected = NumpyNet(made.checkpoint)((frames - mean).astype(np.float32))
         np.testing.assert_allclose(made.logits(samples_of(path), RATE), expected, atol=1e-4)
-    assert made.with_settings(["decode.beam=3"]).cmn_prior is made.cmn_prior
+    assert made.with_settings(["decode.beam=3"]).prior is made.prior
 
 
 def test_of_a_model_that_subtracts_no_mean_it_is_refused(tiny_model: Path, tmp_path: Path) -> None:
@@ -103,6 +133,7 @@ def test_while_a_long_recording_is_read_it_is_as_of_the_whole(model: Recogniser,
     paths, features = write_songs(tmp_path), model.config.features
     static = extractor(features).static(sing(["low", "top", "mid"] * 30, np.random.default_rng(0))[0])
     assert len(static) > sum(features.cmn_frames)
-    prior = model.centred_on(paths).cmn_prior
-    blocks = cmn_blocks(iter(np.array_split(static, 7)), features, prior=prior)
-    np.testing.assert_allclose(np.concatenate(list(blocks)), sliding_cmn(static, features, prior), atol=1e-4)
+    prior = model.centred_on(paths).prior
+    assert prior is not None
+    blocks = cmn_blocks(iter(np.array_split(static, 7)), features, prior=prior.cmn)
+    np.testing.assert_allclose(np.concatenate(list(blocks)), sliding_cmn(static, features, prior.cmn), atol=1e-4)

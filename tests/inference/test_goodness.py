@@ -15,6 +15,7 @@ import pytest
 import speechctc
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
+from speechctc.core.tensor_file import load_weights, save_tensors
 from speechctc.inference import goodness
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.goodness import Evidence, Goodness, Spoken, against_others, evidence
@@ -249,7 +250,7 @@ def judged(recogniser: Recogniser, **arguments: Any) -> list[np.ndarray[Any, Any
 def test_phones_are_placed_by_the_model_and_scored_by_its_judge() -> None:
     english = speechctc.load("english", "cpu")
     assert english.judge is not None
-    net = Forward(load_judge(english.judge, english.inventory))
+    net = Forward(load_judge(english.judge, english.checkpoint))
     whole = log_softmax(np.concatenate(list(net.in_blocks([SOUND], local=True))))
     np.testing.assert_allclose(judged(english)[0], whole, atol=1e-4)
     own = log_softmax(np.concatenate(list(english.forward.in_blocks([SOUND], local=True))))
@@ -265,8 +266,15 @@ def test_an_exported_model_keeps_its_judge_and_one_of_other_phones_is_refused(tm
     english = speechctc.load(tmp_path / "out", "cpu")
     assert english.judge == tmp_path / "out" / JUDGE_FILE
     assert english.judge.read_bytes() == (MODELS["english"].folder / JUDGE_FILE).read_bytes()
-    other = replace(english.inventory, phones=english.phones[:-1])
+    fewer = replace(english.inventory, phones=english.phones[:-1])
     (tmp_path / "damaged").write_bytes(b"no tensors")
-    for file, inventory in ((english.judge, other), (tmp_path / "damaged", english.inventory)):
+    earlier = {
+        name: each for name, each in load_weights(english.judge).items() if name.startswith(("dense.8", "output"))
+    }
+    save_tensors(tmp_path / "earlier", earlier)  # once judges had only their own layers
+    for file, model in (
+        (english.judge, replace(english.checkpoint, inventory=fewer)),
+        *((tmp_path / name, english.checkpoint) for name in ("damaged", "earlier")),
+    ):
         with pytest.raises(InputError, match="not a net that scores phones of this model"):
-            load_judge(file, inventory)
+            load_judge(file, model)
