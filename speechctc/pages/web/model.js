@@ -47,7 +47,9 @@ export function readTensors(bytes) {
   }));
   for (const name of Object.keys(tensors).filter((each) => `${each}_scale` in tensors)) { // 8 bits, with a factor for each row
     const { values } = tensors[name], scales = tensors[`${name}_scale`].values, row = values.length / scales.length;
-    tensors[name].values = Float32Array.from(values, (value, k) => value * scales[Math.floor(k / row)]);
+    const wide = new Float32Array(values.length);
+    for (let k = 0; k < wide.length; k += 1) wide[k] = values[k] * scales[Math.floor(k / row)];
+    tensors[name].values = wide;
   }
   return tensors;
 }
