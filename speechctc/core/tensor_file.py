@@ -61,7 +61,7 @@ def load_arrays(path: Path) -> Arrays:
 def rounded(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
     """Return weights for a small file: matrices in 8 bits, with a factor for each row, vectors in half precision.
 
-    A row has what one output is computed from. Its largest weight becomes 127 or -127, so that no other row's matter.
+    A row has what one output is computed from. Its largest weight becomes 127 or -127.
 
     Raises
     ------
@@ -89,10 +89,14 @@ def load_weights(path: Path) -> Arrays:
     OSError, SafetensorError
         The file cannot be read.
     ValueError
-        A weight is infinite or NaN.
+        A weight is infinite or NaN, or a matrix of 8 bits has no factors for its rows.
     """
-    tensors = {name: tensor.astype(np.float32) for name, tensor in load_arrays(path).items()}
-    for name in [name for name in tensors if name + SCALE in tensors]:
+    arrays = load_arrays(path)
+    matrices = [name for name, each in arrays.items() if each.dtype == np.int8]
+    if not {name + SCALE for name in matrices} <= arrays.keys():
+        raise ValueError("a matrix of 8 bits has no factors")
+    tensors = {name: each.astype(np.float32) for name, each in arrays.items()}
+    for name in matrices:
         with np.errstate(over="ignore", invalid="ignore"):  # which the check below says
             tensors[name] *= _by_row(tensors.pop(name + SCALE), tensors[name])
     if not all(bool(np.isfinite(tensor).all()) for tensor in tensors.values()):

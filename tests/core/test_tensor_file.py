@@ -40,7 +40,10 @@ def test_rounding_again_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scale", [np.ones(6, np.float32), np.full(7, np.inf, np.float32)])
-def test_scales_that_are_too_few_or_infinite_are_refused(tmp_path: Path, scale: NDArray[np.float32]) -> None:
+def test_scales_that_are_missing_too_few_or_infinite_are_refused(tmp_path: Path, scale: NDArray[np.float32]) -> None:
     save_tensors(tmp_path / "a", rounded(weights()) | {"conv.weight" + SCALE: scale})
     with pytest.raises(ValueError, match=r"reshape|infinite"):
+        load_weights(tmp_path / "a")
+    save_tensors(tmp_path / "a", {"conv.weight": rounded(weights())["conv.weight"]})
+    with pytest.raises(ValueError, match="no factors"):
         load_weights(tmp_path / "a")
