@@ -22,7 +22,7 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import map_in_threads
-from speechctc.features.extractor import common_mean, extractor, sliding_cmn
+from speechctc.features.extractor import common_mean, extractor
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import BEYOND, MIN_DURATION, Calibration, FrameClock, Segment, Segmenter, lasting
 from speechctc.inference.streaming import (
@@ -36,7 +36,9 @@ from speechctc.inference.streaming import (
     PushedSamples,
     Rows,
     Stream,
+    cmn_blocks,
     is_several,
+    logit_blocks,
     opened,
 )
 from speechctc.lm.model import LanguageModel
@@ -163,10 +165,12 @@ class Decoder:
             return (each for each in map_in_threads(function, paths, jobs) if not isinstance(each, InputError))
 
         def sums(path: str | Path) -> Rows:
-            centred = sliding_cmn(static(path), features, mean)
-            blocks = (centred[at : at + BLOCK_FRAMES] for at in range(0, len(centred), BLOCK_FRAMES))
-            heard = [np.pad(net.first_layer(block), ((0, 0), (0, 1)), constant_values=1).sum(0) for block in blocks]
-            return np.asarray(sum(heard, start=np.zeros(self.config.model.dense[0] + 1, np.float32)))
+            total = np.zeros(self.config.model.dense[0] + 1, np.float32)
+            with self.opened(path, None, channel) as (_, blocks):
+                centred = cmn_blocks(extractor(features, self.device).blocks(blocks), features, prior=mean)
+                for heard in logit_blocks(centred, lambda rows, _: net.first_layer(rows), self.config.model, features):
+                    total += np.append(heard.sum(0), np.float32(len(heard)))
+            return total
 
         paths = list(recordings)
         mean = common_mean(of_each(static), features)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -410,10 +411,12 @@ class Forward:
         prior = None if self._prior is None else self._prior.cmn
         centred = local_cmn_blocks(watched, features) if local else cmn_blocks(watched, features, after, prior)
         size = block_frames if after is None else max(after, 1)
-        logits = logit_blocks(centred, self._forward, model, features, size, after is None)
+        context = None if self._prior is None or local else self._prior.context
+        forward = partial(self._forward, context=context)
+        logits = logit_blocks(centred, forward, model, features, size, after is None)
         return gate.apply(logits) if gated else logits
 
-    def _forward(self, features: Rows, last: int | None) -> Logits:
+    def _forward(self, features: Rows, last: int | None, context: Rows | None) -> Logits:
         """Map features after CMN, (n_frames, static_dims), to logits; with `last`, of so many frames at the end.
 
         Raises
@@ -421,7 +424,7 @@ class Forward:
         InputError
             A logit is not finite, as those of a net with huge weights are.
         """
-        logits = self._net(features, last, None if self._prior is None else self._prior.context)
+        logits = self._net(features, last, context)
         if not np.isfinite(logits).all():
             raise InputError("the model's output is not finite: NaN or inf", "use another model, or train it again")
         return logits

@@ -15,7 +15,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import Dereverberated
 from speechctc.audio.recordings import Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
-from speechctc.core.errors import InputError, counted_alike
+from speechctc.core.errors import InputError, counted_alike, first_few
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import Decoder, Doubt
 from speechctc.inference.formats import WRITERS
@@ -119,19 +119,22 @@ def _by_folder(every: Sequence[Recording]) -> Source:
     """Return a source that decodes the recordings of a folder with the common mean of all of `every` that lie there."""
     inside = defaultdict[Path, list[Path]](list)
     for each in every:
-        inside[each.path.parent].append(each.path)
+        inside[each.path.parent.resolve()].append(each.path)
 
     @contextmanager
     def source(
         recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter
     ) -> Iterator[Iterator[Any]]:
+        if alone := [str(folder) for folder, paths in inside.items() if len(paths) == 1]:
+            what = "changes nothing where one recording of a folder is named"
+            reporter.note(f"--folder-cmn {what}: {first_few(alone)}")
         # A folder comes more than once where another lies between its recordings.
         prior = cache(lambda folder: recogniser.centred_on(inside[folder], work.jobs, work.channel).prior)
         yield chain.from_iterable(
             recogniser.replaced(prior=prior(folder)).decode_all(
                 [each.path for each in group], work.jobs, work.alternatives, work.channel
             )
-            for folder, group in groupby(recordings, lambda each: each.path.parent)
+            for folder, group in groupby(recordings, lambda each: each.path.parent.resolve())
         )
 
     return source
