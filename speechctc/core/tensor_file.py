@@ -92,13 +92,13 @@ def load_weights(path: Path) -> Arrays:
         A weight is infinite or NaN, or a matrix of 8 bits has no factors for its rows.
     """
     arrays = load_arrays(path)
-    matrices = [name for name, each in arrays.items() if each.dtype == np.int8]
-    if not {name + SCALE for name in matrices} <= arrays.keys():
-        raise ValueError("a matrix of 8 bits has no factors")
-    tensors = {name: each.astype(np.float32) for name, each in arrays.items()}
-    for name in matrices:
+    for name in [name for name, each in arrays.items() if each.dtype == np.int8]:
+        factors = arrays.pop(name + SCALE, np.zeros(0))
+        if factors.dtype != np.float32 or factors.shape != arrays[name].shape[:1] or not (factors >= 0).all():
+            raise ValueError(f"{name} has no factors of its rows")
         with np.errstate(over="ignore", invalid="ignore"):  # which the check below says
-            tensors[name] *= _by_row(tensors.pop(name + SCALE), tensors[name])
+            arrays[name] = arrays[name] * _by_row(factors, arrays[name])
+    tensors = {name: each.astype(np.float32) for name, each in arrays.items()}
     if not all(bool(np.isfinite(tensor).all()) for tensor in tensors.values()):
         raise ValueError("a weight is infinite or NaN")
     return tensors
@@ -113,9 +113,9 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
         The file cannot be read.
     """
     with safe_open(readable(path), framework="np") as file:
-        names = set(file.keys())
-        kept = {name for name in names if name.removesuffix(SCALE) == name or name.removesuffix(SCALE) not in names}
-        return {name: tuple(file.get_slice(name).get_shape()) for name in kept}
+        slices = {name: file.get_slice(name) for name in file.keys()}
+        factors = {name + SCALE for name, each in slices.items() if each.get_dtype() == "I8"}
+        return {name: tuple(each.get_shape()) for name, each in slices.items() if name not in factors}
 
 
 def _by_row(factors: NDArray[np.float32], matrix: NDArray[Any]) -> NDArray[np.float32]:

@@ -342,19 +342,15 @@ def sliding_cmn(static: Rows, config: FeatureConfig, prior: Rows | None = None) 
     return (known - mean).astype(np.float32)
 
 
-def common_mean(statics: Iterable[Rows], config: FeatureConfig) -> Rows:
-    """Return the power-weighted mean of all frames of recordings, shape = (static_dims,): a prior for `sliding_cmn`.
+def power_sums(static: Rows, config: FeatureConfig) -> Reals:
+    """Return the power-weighted sum of frames and, behind it, that of their weights, shape = (static_dims + 1,).
 
-    What a voice, a microphone and a room add is better known from many short recordings than from each alone, whose
-    own mean is that of its phones too. Zeros if the recordings hold no frame.
+    Of all recordings of a speaker they give a prior for `sliding_cmn`: what a voice, a microphone and a room add is
+    better known from many short recordings than from each alone, whose own mean is that of its phones too.
     """
-    total, weight = np.zeros(config.static_dims), 0.0
-    for static in statics:
-        known = static.astype(np.float64)
-        power = _power(known, config)
-        total += (power * known).sum(0)
-        weight += float(power.sum())
-    return (total / max(weight, 1)).astype(np.float32)
+    known = static.astype(np.float64)
+    power = _power(known, config)
+    return np.append((power * known).sum(0), power.sum())
 
 
 def local_cmn(static: Rows, config: FeatureConfig) -> Rows:

@@ -22,7 +22,7 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import map_in_threads
-from speechctc.features.extractor import common_mean, extractor
+from speechctc.features.extractor import Reals, extractor
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import BEYOND, MIN_DURATION, Calibration, FrameClock, Segment, Segmenter, lasting
 from speechctc.inference.streaming import (
@@ -36,9 +36,9 @@ from speechctc.inference.streaming import (
     PushedSamples,
     Rows,
     Stream,
-    cmn_blocks,
+    cmn_sums,
+    context_sums,
     is_several,
-    logit_blocks,
     opened,
 )
 from speechctc.lm.model import LanguageModel
@@ -156,29 +156,23 @@ class Decoder:
         if features.cmn_window_ms is None:
             raise InputError("the model subtracts no mean: features.cmn_window_ms is null", "decode without that")
 
-        def static(path: str | Path) -> Rows:
-            with self.opened(path, None, channel) as (_, blocks):
-                rows = list(extractor(features, self.device).blocks(blocks))
-            return np.concatenate([np.zeros((0, features.static_dims), np.float32), *rows])
+        def mean_of(sums: Callable[[Iterator[Rows]], Reals]) -> Rows:
+            """Return the mean of what is summed, with its count behind it, over each recording's features in blocks."""
 
-        def of_each(function: Callable[[str | Path], Rows]) -> Iterator[Rows]:
-            return (each for each in map_in_threads(function, paths, jobs) if not isinstance(each, InputError))
+            def of(path: str | Path) -> Reals:
+                with self.opened(path, None, channel) as (_, blocks):
+                    return sums(extractor(features, self.device).blocks(blocks))
 
-        def sums(path: str | Path) -> Rows:
-            total = np.zeros(self.config.model.dense[0] + 1, np.float32)
-            with self.opened(path, None, channel) as (_, blocks):
-                centred = cmn_blocks(extractor(features, self.device).blocks(blocks), features, prior=mean)
-                for heard in logit_blocks(centred, lambda rows, _: net.first_layer(rows), self.config.model, features):
-                    total += np.append(heard.sum(0), np.float32(len(heard)))
-            return total
+            known = (each for each in map_in_threads(of, paths, jobs) if not isinstance(each, InputError))
+            total = sum(known, start=sums(iter(())))
+            return np.asarray(total[:-1] / max(total[-1], 1), np.float32)
 
         paths = list(recordings)
-        mean = common_mean(of_each(static), features)
+        mean = mean_of(lambda static: cmn_sums(static, features))
         if not self.config.model.context:
             return self.replaced(prior=Prior(mean, None))
         net = NumpyNet(self.checkpoint)
-        total = sum(of_each(sums), start=np.zeros(self.config.model.dense[0] + 1))
-        return self.replaced(prior=Prior(mean, (total[:-1] / max(total[-1], 1)).astype(np.float32)))
+        return self.replaced(prior=Prior(mean, mean_of(lambda static: context_sums(static, net, mean))))
 
     def restricted(self, checkpoint: Checkpoint) -> Self:
         """Return one of a checkpoint that has fewer phones."""

@@ -221,9 +221,10 @@ def load_judge(path: Path, model: Checkpoint) -> Checkpoint:
         weights = load_weights(path)
         mean, std = weights.pop("normalisation.mean"), weights.pop("normalisation.std")
         wanted = weight_shapes(config, len(model.inventory.phones) + 1)
-        if {name: each.shape for name, each in weights.items()} != wanted or mean.shape != model.mean.shape:
+        found = {name: each.shape for name, each in weights.items()}
+        if found != wanted or not mean.shape == std.shape == model.mean.shape or not (std > 0).all():
             raise ValueError
     except (OSError, SafetensorError, KeyError, ValueError):
-        fix = "delete it, then run speechctc calibrate: the model itself scores"
+        fix = "use --model english, or export the model again with this version"
         raise InputError(f"{path}: not a net that scores phones of this model", fix) from None
     return replace(model, config=config, weights=weights, mean=mean, std=std, lm=None)

@@ -27,7 +27,7 @@ from speechctc.audio.sound_file import BLOCK
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.core.errors import InputError
 from speechctc.features.activity import ActivityGate
-from speechctc.features.extractor import extractor, local_cmn, sliding_cmn
+from speechctc.features.extractor import Reals, extractor, local_cmn, power_sums, sliding_cmn
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import receptive_field
@@ -357,6 +357,27 @@ def logit_blocks(
 def _to_multiple(frames: int, stride: int) -> int:
     """Round up to a multiple of the stride, so that windows start at an output frame."""
     return -(-frames // stride) * stride
+
+
+def cmn_sums(static: Iterable[Rows], config: FeatureConfig) -> Reals:
+    """Return the `power_sums` of a recording whose features come in blocks; a long one counts as one window of CMN."""
+    total, frames = np.zeros(config.static_dims + 1), 0
+    for rows in in_windows(static, lambda rows: rows, 0, 0, BLOCK_FRAMES):
+        total[:] += power_sums(rows, config)
+        frames += len(rows)
+    return np.asarray(total * min(1.0, sum(config.cmn_frames) / max(frames, 1)))
+
+
+def context_sums(static: Iterable[Rows], net: NumpyNet, cmn_prior: Rows) -> Reals:
+    """Return the sum of the first dense layer over a recording's frames and, behind it, their number, (units + 1,).
+
+    The features come in blocks. A recording longer than the span of ``model.context`` counts as one span.
+    """
+    centred, model = cmn_blocks(static, net.config.features, prior=cmn_prior), net.config.model
+    total = np.zeros(model.dense[0] + 1)
+    for rows in logit_blocks(centred, lambda each, _: net.first_layer(each), model, net.config.features):
+        total[:] += np.append(rows.sum(0), len(rows))
+    return np.asarray(total * min(1.0, model.context_span / max(total[-1], 1)))
 
 
 class Forward:

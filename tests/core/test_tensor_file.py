@@ -39,10 +39,13 @@ def test_rounding_again_changes_nothing(tmp_path: Path) -> None:
         np.testing.assert_allclose(each, once[name], rtol=1e-6)
 
 
-@pytest.mark.parametrize("scale", [np.ones(6, np.float32), np.full(7, np.inf, np.float32)])
-def test_scales_that_are_missing_too_few_or_infinite_are_refused(tmp_path: Path, scale: NDArray[np.float32]) -> None:
+FACTORS = [np.ones(6), np.ones((7, 1)), np.ones(7, int), np.full(7, np.inf), np.full(7, np.nan), -np.ones(7)]
+
+
+@pytest.mark.parametrize("scale", [each.astype("i4" if each.dtype.kind == "i" else "f4") for each in FACTORS])
+def test_factors_that_are_missing_or_of_another_kind_are_refused(tmp_path: Path, scale: NDArray[np.float32]) -> None:
     save_tensors(tmp_path / "a", rounded(weights()) | {"conv.weight" + SCALE: scale})
-    with pytest.raises(ValueError, match=r"reshape|infinite"):
+    with pytest.raises(ValueError, match=r"no factors|infinite"):
         load_weights(tmp_path / "a")
     save_tensors(tmp_path / "a", {"conv.weight": rounded(weights())["conv.weight"]})
     with pytest.raises(ValueError, match="no factors"):

@@ -45,8 +45,9 @@ export function readTensors(bytes) {
     const values = TYPES[dtype](bytes.slice(8 + head + first, 8 + head + end).buffer);
     return [name, { shape, values }];
   }));
-  for (const name of Object.keys(tensors).filter((each) => `${each}_scale` in tensors)) { // 8 bits, with a factor for each row
-    const { values } = tensors[name], scales = tensors[`${name}_scale`].values, row = values.length / scales.length;
+  for (const name of Object.keys(tensors).filter((each) => tensors[each].values instanceof Int8Array)) {
+    const { values, shape } = tensors[name], scales = tensors[`${name}_scale`]?.values, row = values.length / shape[0];
+    if (scales?.length !== shape[0]) throw new Error(`${name} has no factors of its rows`);
     const wide = new Float32Array(values.length);
     for (let k = 0; k < wide.length; k += 1) wide[k] = values[k] * scales[Math.floor(k / row)];
     tensors[name].values = wide;
