@@ -13,19 +13,14 @@ def weights() -> Arrays:
     rng = np.random.default_rng(3)
     matrix = (rng.normal(size=(7, 3, 1, 5)) * 10.0 ** rng.integers(-6, 5, (7, 1, 1, 1))).astype(np.float32)
     matrix[4] = 0
-    return {
-        "conv.weight": matrix,
-        "conv.bias": rng.normal(size=7).astype(np.float32),
-        "one": np.float32(0.1) + np.zeros(()),
-    }
+    return {"conv.weight": matrix, "conv.bias": rng.normal(size=7).astype("f4"), "one": np.full((), 0.1, "f4")}
 
 
 def test_each_weight_is_within_half_a_step_of_its_row(tmp_path: Path) -> None:
     before = weights()
     save_tensors(tmp_path / "a", rounded(before))
     assert shapes(tmp_path / "a") == {name: each.shape for name, each in before.items()}
-    after = load_weights(tmp_path / "a")
-    steps = np.abs(before["conv.weight"]).max((1, 2, 3), keepdims=True) / 127
+    after, steps = load_weights(tmp_path / "a"), np.abs(before["conv.weight"]).max((1, 2, 3), keepdims=True) / 127
     assert (np.abs(after["conv.weight"] - before["conv.weight"]) <= 0.5001 * steps).all()
     np.testing.assert_allclose(after["conv.bias"], before["conv.bias"], rtol=1e-3)
     assert (tmp_path / "a").stat().st_size < 600

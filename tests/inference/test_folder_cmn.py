@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError
 from speechctc.features.extractor import extractor, sliding_cmn
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.streaming import cmn_blocks
+from speechctc.inference.streaming import cmn_blocks, context_sums
 from speechctc.model.layers import weight_shapes
 from speechctc.model.net import TorchNet
 from speechctc.model.numpy_net import NumpyNet
@@ -77,6 +77,13 @@ def test_the_common_context_is_the_mean_of_the_first_dense_layer(hearing: Recogn
         net(sliding_cmn(extractor(features).static(samples_of(path)), features, made.prior.cmn))
     np.testing.assert_allclose(made.prior.context, np.concatenate(seen, axis=1).mean(1), rtol=1e-3, atol=1e-4)
     assert np.abs(made.logits(samples_of(paths[0]), RATE) - hearing.logits(samples_of(paths[0]), RATE)).max() > 1e-2
+
+
+def test_a_long_recording_counts_as_one_span(hearing: Recogniser) -> None:
+    net = NumpyNet(hearing.checkpoint)
+    static = extractor(net.config.features).static(sing(["low", "top", "mid"] * 30, np.random.default_rng(0))[0])
+    counted = context_sums(np.array_split(static, 7), net, static.mean(0))[-1]
+    assert counted == net.config.model.context_span
 
 
 def test_it_leans_to_the_mean_of_all_frames_weighted_by_the_power_around_each(
