@@ -70,14 +70,17 @@ def rounded(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
     """
     small: Arrays = {}
     for name, value in tensors.items():
-        if value.dtype.kind == "f" and not np.abs(value).max(initial=0) <= HALF:
+        if value.dtype.kind != "f":
+            small[name] = value
+            continue
+        if not np.abs(value).max(initial=0) <= HALF:
             raise InputError(f"{name}: a weight is beyond half precision ({HALF:g}), or NaN", "train the model again")
-        if value.dtype.kind == "f" and value.ndim > 1:
+        if value.ndim > 1:
             scale = np.abs(value).max(axis=tuple(range(1, value.ndim)), initial=0).astype(np.float32) / 127
             small[name + SCALE] = scale
             small[name] = np.rint(value / _by_row(np.where(scale > 0, scale, 1), value)).astype(np.int8)
         else:
-            small[name] = value.astype(np.float16) if value.dtype.kind == "f" else value
+            small[name] = value.astype(np.float16)
     return small
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-# In a checkpoint's folder: weights of the net that scores phones; they take the place of those of the model below.
+# In a checkpoint's folder: the net that scores phones, its weights and its normalisation.
 JUDGE_FILE = "judge.safetensors"
 
 
