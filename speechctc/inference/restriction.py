@@ -163,13 +163,17 @@ def _readings(label: str) -> list[str]:
 
 
 OUTPUT, BIAS = "output.weight", "output.bias"  # of the net
+POWER = 0.4  # of 0.2, 0.3, 0.4 and 0.5 the best on words of 20 languages
 
 
 def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter) -> AnyDecoder:
     """Return a recogniser of the same model that hears only these phones, blanks and silences.
 
     The posteriors are those of the model given that no other phone is said: the other classes leave the output layer,
-    and so the softmax, which makes what is left sum to 1.
+    and so the softmax, which makes what is left sum to 1. If phones do leave, and no n-gram says how frequent the
+    others are, the posteriors are first divided by how frequent they were in training, to the power of `POWER`: in
+    the language of the list they are not (M. Saerens et al., Neural Computation 14, 2002, on new a priori
+    probabilities).
 
     Parameters
     ----------
@@ -196,12 +200,17 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
     kept = [BLANK, *(k for k, phone in enumerate(own, start=BLANK + 1) if phone in heard)]
     _report_matches(source, phones, matches, reporter)
     whole = recogniser.checkpoint
-    counts = whole.facts.get(checkpoint.FREQUENCIES)
-    shares = {checkpoint.FREQUENCIES: [counts[k - 1] for k in kept[1:]]} if counts else {}
+    output = {name: whole.weights[name][kept] for name in (OUTPUT, BIAS)}
+    shares = dict[str, list[int]]()
+    if counts := whole.facts.get(checkpoint.FREQUENCIES):
+        shares[checkpoint.FREQUENCIES] = [counts[k - 1] for k in kept[1:]]
+        if whole.lm is None and len(kept) <= len(own):
+            frequent = np.maximum(shares[checkpoint.FREQUENCIES], 1)
+            output[BIAS][1:] -= POWER * np.log(frequent / frequent.mean())
     part = replace(
         whole,
         inventory=Inventory(whole.inventory.name, tuple(own[k - 1] for k in kept[1:])),
-        weights={**whole.weights, **{name: whole.weights[name][kept] for name in (OUTPUT, BIAS)}},
+        weights={**whole.weights, **output},
         lm=_restricted_ngram(whole.lm, kept) if whole.lm else None,
         facts={**whole.facts, **shares, ONLY: f"only the {len(kept) - 1} phones of {source}"},
     )

@@ -138,12 +138,9 @@ def test_a_model_is_a_checkpoint_a_run_or_the_latest_run(
     tmp_path: Path, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="speechctc train"):
-        find_checkpoint(None)
-    with pytest.raises(InputError, match="no such folder"):
-        find_checkpoint(Path("nowhere"))
-    with pytest.raises(InputError, match="did you mean ipa"):
-        find_checkpoint(Path("IPA"))
+    for place, said in ((None, "speechctc train"), ("nowhere", "no such folder"), ("IPA", "did you mean ipa")):
+        with pytest.raises(InputError, match=said):
+            find_checkpoint(Path(place) if place else None)
     run = tmp_path / "runs" / "r"
     run.mkdir(parents=True)
     with pytest.raises(InputError, match="neither a checkpoint nor a run"):

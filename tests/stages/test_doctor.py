@@ -45,8 +45,8 @@ def test_the_command_prints_findings_and_json(speechctc: Command, tmp_path: Path
     assert status == 0 and "\nmemory" in said and "an epoch" not in said
     assert "recordings that are clipped, with peaks cut flat: 1\n  where: " in said
     found = json.loads((tmp_path / "found.json").read_text())
-    kinds = [each["kind"] for each in found["findings"]]
-    assert found["possible"] and kinds == ["clipped"] + ["disk"] * kinds.count("disk")  # this disk may be nearly full
+    kinds = {each["kind"] for each in found["findings"]} - {"disk"}  # that of this machine may be nearly full
+    assert found["possible"] and kinds == {"clipped"}
     assert set(found["findings"][0]) == {"kind", "severity", "what", "where", "why", "fix"}
 
 
