@@ -72,6 +72,11 @@ class ActivityGate:
         if self._detector is not None:
             self._flags = np.concatenate([self._flags, self._detector.finish()])
 
+    @property
+    def is_active(self) -> bool:
+        """Whether any frame that `watch` has yielded, and `apply` has not met, may hold speech."""
+        return self._detector is None or bool(self._flags.any())
+
     def apply(self, logits: Iterable[Rows]) -> Iterator[Rows]:
         """Yield the gated logits of the features that `watch` yields, at most half a second later than they come."""
         if self._detector is None:

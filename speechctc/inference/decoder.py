@@ -22,6 +22,7 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import map_in_threads
+from speechctc.features.activity import ActivityGate
 from speechctc.features.extractor import Reals, extractor
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import BEYOND, MIN_DURATION, Calibration, FrameClock, Segment, Segmenter, lasting
@@ -145,7 +146,8 @@ class Decoder:
         """Return a decoder that expects what these files have in common: CMN by speaker, and so ``model.context``.
 
         They are of one speaker, microphone and room. The shorter a recording, the more its means are those of its
-        phones, and the more the common ones count (see `Prior`). A file that cannot be read is left out.
+        phones, and the more the common ones count (see `Prior`). Left out are files without speech (see `ActivityGate`),
+        and those that cannot be read.
 
         Raises
         ------
@@ -160,8 +162,10 @@ class Decoder:
             """Return the mean of what is summed, with its count behind it, over each recording's features in blocks."""
 
             def of(path: str | Path) -> Reals:
+                gate = ActivityGate(self.config, self.phones)
                 with self.opened(path, None, channel) as (_, blocks):
-                    return sums(extractor(features, self.device).blocks(blocks))
+                    found = sums(gate.watch(extractor(features, self.device).blocks(blocks)))
+                return found if gate.is_active else 0 * found
 
             known = (each for each in map_in_threads(of, paths, jobs) if not isinstance(each, InputError))
             total = sum(known, start=sums(iter(())))

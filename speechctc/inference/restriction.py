@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import PHONES_FILE
 from speechctc.corpora.table_rows import ENDING, read_cells
-from speechctc.inference.decoder import ONLY, Decoder
+from speechctc.inference.decoder import ONLY, Decoder, has_ngram
 from speechctc.lm.model import PhoneLM
 from speechctc.model import checkpoint
 from speechctc.phones.articulation import Match, match_phones, sounds_of
@@ -64,9 +66,9 @@ def find_requested(inventory: str | None, language: str | None = None) -> Reques
     path, labels = Path(inventory), _labels(inventory)
     if not labels:
         raise InputError("--inventory is empty", "name a file, or phones with spaces between them")
-    if path.is_file():
+    if isfile(path):  # a long list is no name of a file
         return RequestedPhones(inventory, read_inventory(path))
-    if path.is_dir():
+    if isdir(path):
         own = path / PHONES_FILE
         return RequestedPhones(inventory, read_inventory(own) if own.is_file() else _phones_of_model(path))
     if len(labels) < 2 and not sounds_of(labels[0]):
@@ -163,17 +165,18 @@ def _readings(label: str) -> list[str]:
 
 
 OUTPUT, BIAS = "output.weight", "output.bias"  # of the net
-POWER = 0.4  # of 0.2, 0.3, 0.4 and 0.5 the best on words of 20 languages
+POWER = 0.6  # of the frequencies; about the best on words of 20 languages
+RARE = 0.001  # of all labels; rarer phones count as so frequent
 
 
 def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter) -> AnyDecoder:
     """Return a recogniser of the same model that hears only these phones, blanks and silences.
 
     The posteriors are those of the model given that no other phone is said: the other classes leave the output layer,
-    and so the softmax, which makes what is left sum to 1. If phones do leave, and no n-gram says how frequent the
-    others are, the posteriors are first divided by how frequent they were in training, to the power of `POWER`: in
-    the language of the list they are not (M. Saerens et al., Neural Computation 14, 2002, on new a priori
-    probabilities).
+    and so the softmax, which makes what is left sum to 1. In the language of a list, phones are not as frequent as they
+    were in training: if no n-gram says how frequent they are, the posteriors are first divided by a power of their
+    frequency in training (M. Saerens et al., Neural Computation 14, 2002, on new a priori probabilities), `POWER` times
+    the share of the model's phones that leave.
 
     Parameters
     ----------
@@ -204,9 +207,9 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
     shares = dict[str, list[int]]()
     if counts := whole.facts.get(checkpoint.FREQUENCIES):
         shares[checkpoint.FREQUENCIES] = [counts[k - 1] for k in kept[1:]]
-        if whole.lm is None and len(kept) <= len(own):
-            frequent = np.maximum(shares[checkpoint.FREQUENCIES], 1)
-            output[BIAS][1:] -= POWER * np.log(frequent / frequent.mean())
+        if not has_ngram(recogniser):
+            leaving = 1 - (len(kept) - 1) / len(own)
+            output[BIAS][1:] -= POWER * leaving * log_frequencies(shares[checkpoint.FREQUENCIES])
     part = replace(
         whole,
         inventory=Inventory(whole.inventory.name, tuple(own[k - 1] for k in kept[1:])),
@@ -215,6 +218,16 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
         facts={**whole.facts, **shares, ONLY: f"only the {len(kept) - 1} phones of {source}"},
     )
     return recogniser.restricted(part)
+
+
+def log_frequencies(counts: Sequence[int]) -> NDArray[np.float64]:
+    """Return the logarithms of how frequent phones were in training, whose mean over its labels is 0.
+
+    As for an n-gram (`Ngram.relative_to`), so that the phones together are as probable beside the blank as before.
+    """
+    shares = np.maximum(np.asarray(counts) / max(sum(counts), 1), RARE)
+    logs = np.log(shares)
+    return np.asarray(logs - shares @ logs / shares.sum())
 
 
 def _report_matches(source: str, phones: Sequence[str], matches: Mapping[str, Match], reporter: Reporter) -> None:

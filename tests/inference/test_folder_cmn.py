@@ -98,10 +98,11 @@ def test_it_leans_to_the_mean_of_all_frames_weighted_by_the_power_around_each(
             near = static[max(at - features.power_window_frames, 0) : at + features.power_window_frames + 1].mean(1)
             weight = np.exp(np.maximum(near, 0)).mean() if frame.mean() > 0 else 1.0
             total, weights = total + weight * frame, weights + weight
-    made = model.centred_on(paths)
+    soundfile.write(tmp_path / "noise.wav", np.random.default_rng(0).normal(0, 0.2, 5 * RATE), RATE)
+    made = model.centred_on([*paths, tmp_path / "noise.wav"])  # without speech it counts as nothing
     assert made.prior is not None and model.prior is None
     np.testing.assert_allclose(made.prior.cmn, total / weights, rtol=1e-5)
-    shares = [100 / (100 + len(static)) for static in statics]  # a second of 10 ms a frame, and less than the window
+    shares = [200 / (200 + len(static)) for static in statics]  # 2 s of 10 ms a frame, and less than the window
     own = [static - sliding_cmn(static, features) for static in statics]
     means = [(1 - share) * mean + share * made.prior.cmn for share, mean in zip(shares, own, strict=True)]
     for path, frames, mean in zip(paths, statics, means, strict=True):
