@@ -146,8 +146,8 @@ class Decoder:
         """Return a decoder that expects what these files have in common: CMN by speaker, and so ``model.context``.
 
         They are of one speaker, microphone and room. The shorter a recording, the more its means are those of its
-        phones, and the more the common ones count (see `Prior`). Left out are files without
-        speech, as `ActivityGate` finds them, and those that cannot be read.
+        phones, and the more the common ones count (see `Prior`). Files without speech, as
+        `ActivityGate` finds them, and files that cannot be read are left out.
 
         Raises
         ------

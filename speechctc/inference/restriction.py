@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from os.path import isdir, isfile
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
@@ -18,6 +17,7 @@ from speechctc.corpora.corpus import PHONES_FILE
 from speechctc.corpora.table_rows import ENDING, read_cells
 from speechctc.inference.decoder import ONLY, Decoder, has_ngram
 from speechctc.lm.model import PhoneLM
+from speechctc.lm.ngram import log_frequencies
 from speechctc.model import checkpoint
 from speechctc.phones.articulation import Match, match_phones, sounds_of
 from speechctc.phones.espeak import phones_of_language, voices
@@ -66,9 +66,9 @@ def find_requested(inventory: str | None, language: str | None = None) -> Reques
     path, labels = Path(inventory), _labels(inventory)
     if not labels:
         raise InputError("--inventory is empty", "name a file, or phones with spaces between them")
-    if isfile(path):  # a long list is no name of a file
+    if os.path.isfile(path):  # False of a list that is too long for a path, too
         return RequestedPhones(inventory, read_inventory(path))
-    if isdir(path):
+    if os.path.isdir(path):
         own = path / PHONES_FILE
         return RequestedPhones(inventory, read_inventory(own) if own.is_file() else _phones_of_model(path))
     if len(labels) < 2 and not sounds_of(labels[0]):
@@ -204,12 +204,13 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
     _report_matches(source, phones, matches, reporter)
     whole = recogniser.checkpoint
     output = {name: whole.weights[name][kept] for name in (OUTPUT, BIAS)}
-    shares = dict[str, list[int]]()
-    if counts := whole.facts.get(checkpoint.FREQUENCIES):
-        shares[checkpoint.FREQUENCIES] = [counts[k - 1] for k in kept[1:]]
-        if not has_ngram(recogniser):
-            leaving = 1 - (len(kept) - 1) / len(own)
-            output[BIAS][1:] -= POWER * leaving * log_frequencies(shares[checkpoint.FREQUENCIES])
+    counts = whole.facts.get(checkpoint.FREQUENCIES)
+    shares = {checkpoint.FREQUENCIES: [counts[k - 1] for k in kept[1:]]} if counts else {}
+    if shares and not has_ngram(recogniser):
+        frequent = np.array(shares[checkpoint.FREQUENCIES])
+        leaving = 1 - len(frequent) / len(own)
+        frequent = np.maximum(frequent / max(frequent.sum(), 1), RARE)
+        output[BIAS][1:] -= POWER * leaving * log_frequencies(frequent)
     part = replace(
         whole,
         inventory=Inventory(whole.inventory.name, tuple(own[k - 1] for k in kept[1:])),
@@ -218,16 +219,6 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
         facts={**whole.facts, **shares, ONLY: f"only the {len(kept) - 1} phones of {source}"},
     )
     return recogniser.restricted(part)
-
-
-def log_frequencies(counts: Sequence[int]) -> NDArray[np.float64]:
-    """Return the logarithms of how frequent phones were in training, whose mean over its labels is 0.
-
-    As for an n-gram (`Ngram.relative_to`), so that the phones together are as probable beside the blank as before.
-    """
-    shares = np.maximum(np.asarray(counts) / max(sum(counts), 1), RARE)
-    logs = np.log(shares)
-    return np.asarray(logs - shares @ logs / shares.sum())
 
 
 def _report_matches(source: str, phones: Sequence[str], matches: Mapping[str, Match], reporter: Reporter) -> None:

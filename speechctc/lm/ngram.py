@@ -31,6 +31,12 @@ MAX_LOG = 1e9  # of a log probability in a file; sums of a few must not overflow
 ROUNDED = 1e-3  # of a log probability that is above 0 by rounding alone
 
 
+def log_frequencies(counts: NDArray[Any]) -> Reals:
+    """Return the logarithms of the frequencies of phones, less their mean over all labels; the counts are above 0."""
+    shares = counts / counts.sum()
+    return np.asarray(np.log(shares) - shares @ np.log(shares))
+
+
 @dataclass(frozen=True, eq=False)
 class Ngram:
     """Log probabilities and back-off weights of strings of tokens. Logarithms are natural.
@@ -76,8 +82,7 @@ class Ngram:
         language, they are divided out, once for each phone (E. McDermott et al., ASRU 2019, the density ratio). Of
         the phones of the training, what is taken is 0 in the mean, so that the bonus keeps its meaning.
         """
-        shares = np.maximum(counts, 1) / np.maximum(counts, 1).sum()
-        return replace(self, less=np.concatenate([[0.0], np.log(shares) - shares @ np.log(shares)]))
+        return replace(self, less=np.concatenate([[0.0], log_frequencies(np.maximum(counts, 1))]))
 
     def to_tensors(self) -> dict[str, NDArray[Any]]:
         """Return the n-gram as tensors, for `from_tensors`: small ones, as a node's parent follows from the counts."""
