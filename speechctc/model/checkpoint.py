@@ -271,7 +271,8 @@ def _read_about(folder: Path) -> dict[str, Any]:
         return _Description.model_validate(about).model_dump(exclude_unset=True)
     except ValidationError as error:
         first = error.errors()[0]
-        what = f"checkpoint.json: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        what = ": ".join(filter(None, ("checkpoint.json", where, why)))
         raise InputError(f"{folder}: the checkpoint is damaged ({what})", "use another, or train again") from None
 
 
