@@ -39,6 +39,7 @@ Read = TypeVar("Read")
 
 LOGGER = logging.getLogger("speechctc")
 
+MOST_JSON = 1 << 26  # bytes of a file of plain values, which take ten times as many in memory
 TRIES = 10  # attempts to read a folder that another process replaces
 MIN_FILES_TO_SYNC = 64  # from this many files on, one flush of all disks is faster than one for each file
 _NO_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -265,10 +266,10 @@ def read_json(path: Path) -> Any:
     ValueError
         The file is not JSON, or is nested too deeply.
     OSError
-        The file cannot be read.
+        The file cannot be read, or is larger than `MOST_JSON`.
     """
     try:
-        return json.loads(readable(path).read_text(encoding="utf-8"))
+        return json.loads(readable(path, MOST_JSON).read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -396,17 +397,27 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def readable(path: Path) -> Path:
+def readable(path: Path, most: int | None = None) -> Path:
     """Return a path to read from, unless to open it may wait forever, or to read it may never end.
+
+    Parameters
+    ----------
+    path : Path
+    most : int, optional
+        Bytes of the largest file of its kind. A file of a few blocks may say that it has terabytes.
 
     Raises
     ------
     OSError
-        There is nothing; or a pipe or a device, or a link to one, that is not named as such: as in ``/dev``.
+        There is nothing; or a pipe or a device, or a link to one, that is not named as such: as in ``/dev``; or it is
+        larger than its kind.
     """
-    mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or _is_open_file(path)):
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode) or _is_open_file(path)):
         raise OSError(errno.EINVAL, "a pipe or a device, not a file", str(path))
+    if most is not None and stat.S_ISREG(status.st_mode) and status.st_size > most:
+        reason = f"{status.st_size / 2**20:,.0f} MiB, where files of its kind have at most {most / 2**20:,.0f}"
+        raise OSError(errno.EINVAL, reason, str(path))
     return path
 
 

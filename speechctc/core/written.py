@@ -30,6 +30,7 @@ from typing import Any, TextIO
 from speechctc.core import files
 from speechctc.core.errors import FULL, InputError, first_few
 from speechctc.core.files import draft_file
+from speechctc.core.text_files import MOST_TEXT
 
 RECORD = ".speechctc-written"
 CHECKED = "checked:"  # before the digest of what a person found right; with it, the line is of no content
@@ -217,7 +218,8 @@ def _read_record(folder: Path) -> bytes:
     record = folder / RECORD
     try:
         plain = record.is_file() and not record.is_symlink()  # it may be a stranger's, or a pipe
-        content = record.read_bytes().replace(b"\r\n", b"\n") if plain else b""  # as git may check it out on Windows
+        content = files.readable(record, MOST_TEXT).read_bytes() if plain else b""
+        content = content.replace(b"\r\n", b"\n")  # as git may check it out on Windows
         return b"\n" + _composed(content) + b"\n"
     except OSError:
         return b""
@@ -246,6 +248,8 @@ def _composed(name: bytes) -> bytes:
 def _digest_of_text(path: Path) -> str:
     """Return the digest of a text as speechctc writes it: in UTF-8, with plain line ends; ``""`` of other files."""
     try:
+        if path.stat().st_size > MOST_TEXT:
+            return ""
         content = path.read_bytes()
         text = content.decode("utf-16" if content[:2] in (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE) else "utf-8-sig")
     except UnicodeDecodeError:
