@@ -18,6 +18,7 @@ MAX_HALF = 900  # characters of each half of a message
 TORCH = "'torch>=2.11,<2.15' 'torchaudio==2.11.*'"  # that work together
 NEEDS_TORCH = f"pip install . in a clone of speechctc, or pip install {TORCH} beside what there is"
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)  # a disk has no space
+DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _END = 300  # of them are the last of a longer one
 
 
@@ -110,6 +111,8 @@ def advice_on(error: OSError) -> str:
 def printable(text: str, keep: str = "") -> str:
     r"""Return a text whose control characters are escaped (``\x1b``), so that no terminal obeys them.
 
+    Marks of direction are among them: after one, a terminal may show ``exe.wav`` for ``vaw.exe``.
+
     Parameters
     ----------
     text : str
@@ -118,10 +121,11 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        ascii(letter)[1:-1] if letter not in keep and unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter
-        for letter in text
-    )
+    return "".join(ascii(letter)[1:-1] if letter not in keep and _is_control(letter) else letter for letter in text)
+
+
+def _is_control(letter: str) -> bool:
+    return letter in DIRECTIONS or unicodedata.category(letter) in ("Cc", "Zl", "Zp")
 
 
 def as_utf8(text: str) -> str:
