@@ -17,7 +17,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -30,7 +29,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from speechctc.core.errors import InputError, as_utf8, printable
+from speechctc.core.errors import DRAFT, InputError, as_utf8, printable
 
 if TYPE_CHECKING:
     from zipfile import ZipInfo
@@ -46,8 +45,6 @@ _NO_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _MASK = os.umask(0o077)  # it can only be read by setting it
 os.umask(_MASK)
 
-# The name of a draft, and of what a folder was before it was replaced.
-DRAFT = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 TIMEOUT = 86400.0  # seconds without a change after which a draft is removed
 
 # What a file system answers that cannot flush, or has no locks.
@@ -518,8 +515,9 @@ def _draft(path: Path, make: Callable[[Path], int | None]) -> Iterator[Path]:
             try_lock(handle)
         yield draft
     finally:
-        if handle is not None:
-            os.close(handle)
+        with suppress(OSError):  # of a network's disk, which says so at any end of a file; what counts was flushed
+            if handle is not None:
+                os.close(handle)
         _remove(draft)
 
 

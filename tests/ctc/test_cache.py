@@ -14,7 +14,7 @@ import pytest
 from numba.core.caching import CacheImpl
 
 from speechctc.ctc.cache import cache_home, code_folder, temporary_cache
-from speechctc.ctc.compiler import cache_chosen, with_cache
+from speechctc.ctc.compiler import _settings, cache_chosen, with_cache
 from tests.ctc.compiled import double
 
 CODE = """
@@ -56,15 +56,32 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def open_to_all(folder: Path, *paths: Path, mode: int = 0o664) -> None:
+    """Let others into a folder, and a group write to what is in it."""
+    folder.chmod(0o755)
+    for path in paths:
+        path.chmod(mode)
+
+
+def link(folder: Path, file: Path) -> None:
+    file.rename(folder / "other")
+    file.symlink_to(folder / "other")
+
+
+def be_a_file(folder: Path) -> None:
+    folder.rename(folder.parent / "other")
+    folder.touch()
+
+
 SPOIL: dict[str, Callable[[Path, Path], object]] = {
-    "others may write to it": lambda folder, file: folder.chmod(0o777),
-    "a group may write to it": lambda folder, file: folder.chmod(0o770),
-    "others may write above it": lambda folder, file: folder.parent.chmod(0o777),
-    "an index is of a group": lambda folder, file: (folder.chmod(0o755), file.chmod(0o664)),
-    "a folder in it is of a group": lambda folder, file: (folder.chmod(0o755), file.parent.chmod(0o775)),
-    "an index is a link": lambda folder, file: (file.rename(folder / "other"), file.symlink_to(folder / "other")),
-    "an open folder above it is of a group": lambda folder, file: folder.parent.chmod(0o775),
-    "it is a file": lambda folder, file: (folder.rename(folder.parent / "other"), folder.touch()),
+    "others may write to it": lambda folder, file: os.chmod(folder, 0o777),
+    "a group may write to it": lambda folder, file: os.chmod(folder, 0o770),
+    "others may write above it": lambda folder, file: os.chmod(folder.parent, 0o777),
+    "a group may write above it": lambda folder, file: os.chmod(folder.parent, 0o775),
+    "an index is of a group": open_to_all,
+    "a folder in it is of a group": lambda folder, file: open_to_all(folder, file.parent, mode=0o775),
+    "an index is a link": link,
+    "it is a file": lambda folder, file: be_a_file(folder),
 }
 
 
@@ -147,8 +164,8 @@ def test_numba_looks_nowhere_else(places: Path) -> None:
     locators = CacheImpl._locator_classes
     with cache_chosen() as is_kept:
         assert is_kept and len(CacheImpl._locator_classes) == 1
-        assert numba.config.CACHE_DIR == str(code_folder())
-    assert CacheImpl._locator_classes is locators and not numba.config.CACHE_DIR
+        assert _settings.CACHE_DIR == str(code_folder())
+    assert CacheImpl._locator_classes is locators and not _settings.CACHE_DIR
 
 
 @on_posix
