@@ -139,6 +139,11 @@ def put_if_known(draft: Path, path: Path, is_known: Callable[[Path], bool]) -> b
     What is displaced is kept until `is_known`, which gets its path, said that it may go; else it has its name again.
     Nothing is lost that another program saves meanwhile, where the file system can exchange two names, or where that
     program writes into the file and there are hard links. Elsewhere a moment remains in which it is.
+
+    Raises
+    ------
+    OSError
+        From the disk. If it is after the new name, what was displaced has a name of its own, which the error tells.
     """
     displaced = _displace(draft, path)
     if displaced is None or _is_known(displaced, is_known):
@@ -151,7 +156,10 @@ def put_if_known(draft: Path, path: Path, is_known: Callable[[Path], bool]) -> b
         os.link(path, draft)
         os.replace(displaced, path)
     elif not _exchange(draft, path):
-        raise OSError(errno.EIO, f"another program saved this file, and its content is in {draft.name}", str(path))
+        theirs = next(each for each in map(path.with_name, numbered(f"{path.name}.saved")) if not os.path.lexists(each))
+        os.rename(draft, theirs)
+        reason = f"another program saved this file while it was replaced; what it saved is in {theirs.name}"
+        raise OSError(errno.EBUSY, reason, str(path))
     return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import gzip
 import io
 import re
@@ -65,7 +66,8 @@ def read_bytes(path: Path, most: int = MOST_TEXT) -> bytes:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file", "check the path") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", "check the path and its permissions") from None
+        fix = "name another file, or divide it" if error.errno == errno.EINVAL else "check the path and its permissions"
+        raise InputError(f"{path}: cannot be read ({error.strerror})", fix) from None
 
 
 def decode_text(raw: bytes, path: Path) -> Text:

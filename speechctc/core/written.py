@@ -176,9 +176,9 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
     """Give a draft its name; what a person saved there up to this moment keeps it, and the draft gets another one."""
     with files.named(path):
         files.commit(draft)  # it may take long: another program may save the file meanwhile
-    digest, own = files.sha256(draft), _digests(_read_record(path.parent), path)
+    digest, is_new = files.sha256(draft), not os.path.lexists(path)
+    own = [] if is_new else _digests(_read_record(path.parent), path)
     try:
-        is_new = not os.path.lexists(path)
         refuse_changed([path], overwrite)
         _append(path, digest)
         if files.put_if_known(draft, path, lambda old: (overwrite and _is_no_folder(old)) or _is_as(old, own)):

@@ -275,3 +275,20 @@ def test_a_record_that_fails_after_the_name_is_given_fails_nothing(
     written.write_text(file, "two")
     assert file.read_text() == "two" and written.changed([file]) == []
     assert "a.txt: saved, but" in caplog.text and "No space left on device" in caplog.text
+
+
+def test_what_a_person_saved_is_kept_even_where_it_cannot_be_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch, "exchanges names")
+    file, real, left = tmp_path / "a.txt", files._exchange, [True, False]
+    written.write_text(file, "ours")
+
+    def exchange(one: Path, other: Path) -> bool:
+        file.write_text("mine") if left[0] else None
+        return left.pop(0) and real(one, other)
+
+    monkeypatch.setattr(files, "_exchange", exchange)
+    with pytest.raises(OSError, match=r"what it saved is in a\.txt\.saved"):
+        written.write_text(file, "newer")
+    assert (tmp_path / "a.txt.saved").read_text() == "mine" and file.read_text() == "newer"
