@@ -145,7 +145,7 @@ def put_if_known(draft: Path, path: Path, is_known: Callable[[Path], bool]) -> b
     OSError
         From the disk. If it is after the new name, what was displaced has a name of its own, which the error tells.
     """
-    displaced = _displace(draft, path)
+    displaced = displace(draft, path)
     if displaced is None or _is_known(displaced, is_known):
         if displaced not in (None, draft):
             _remove(displaced)
@@ -155,7 +155,7 @@ def put_if_known(draft: Path, path: Path, is_known: Callable[[Path], bool]) -> b
     if displaced != draft:
         os.link(path, draft)
         os.replace(displaced, path)
-    elif not _exchange(draft, path):
+    elif not exchange(draft, path):
         theirs = next(each for each in map(path.with_name, numbered(f"{path.name}.saved")) if not os.path.lexists(each))
         os.rename(draft, theirs)
         reason = f"another program saved this file while it was replaced; what it saved is in {theirs.name}"
@@ -170,13 +170,13 @@ def _is_known(displaced: Path, is_known: Callable[[Path], bool]) -> bool:
         return False
 
 
-def _displace(draft: Path, path: Path) -> Path | None:
+def displace(draft: Path, path: Path) -> Path | None:
     """Rename a draft to `path`, and return where that is which had the name; None if there was nothing, or it is lost.
 
     After an exchange, it has the draft's name.
     """
     for _ in range(TRIES):
-        if _exchange(draft, path):
+        if exchange(draft, path):
             return draft
         if os.path.lexists(path):
             break
@@ -197,7 +197,7 @@ def _displace(draft: Path, path: Path) -> Path | None:
     return aside
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def exchange(one: Path, other: Path) -> bool:
     """Exchange the names of two files in one step; return whether the system could."""
     swap = _exchanger()
     return swap is not None and swap(os.fsencode(one), os.fsencode(other)) == 0

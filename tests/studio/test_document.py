@@ -318,7 +318,7 @@ def test_what_decode_wrote_is_still_written_anew(tmp_path: Path) -> None:
     assert document.phones[0].alternatives == (("mid", 0.25), ("high", 0.1))
 
 
-@pytest.mark.parametrize("moment", [(os, "fsync"), (files, "_displace")], ids=["flush", "rename"])
+@pytest.mark.parametrize("moment", [(os, "fsync"), (files, "displace")], ids=["flush", "rename"])
 def test_what_another_program_saves_while_the_textgrid_is_written_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: tuple[Any, str]
 ) -> None:
