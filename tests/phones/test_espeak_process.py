@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import random
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -53,16 +52,9 @@ def test_a_process_that_was_killed_is_started_again(reader: Reader) -> None:
 
 def test_a_text_that_takes_too_long_is_given_up(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(espeak_process, "SECONDS", 0.2)
-    began = time.monotonic()
     with pytest.raises(InputError, match="did not end within 0 s"):
-        list(reader._process.read("gmw/en-US", "<break/>" * 4000))
-    assert time.monotonic() - began < 10
-
-
-def test_a_long_text_takes_no_more_than_its_length(reader: Reader) -> None:
-    began = time.monotonic()
-    reader.read("<break/>" * 4000)
-    assert time.monotonic() - began < 30  # at once it takes longer
+        _process().read("gmw/en-US", "<break/>" * 4000)  # at once, it takes half a minute
+    assert phones(reader, "sheep") == ["ʃ", "iː", "p"]
 
 
 def test_a_text_in_pieces_is_whole_and_read_alike(reader: Reader) -> None:
@@ -71,7 +63,8 @@ def test_a_text_in_pieces_is_whole_and_read_alike(reader: Reader) -> None:
     text = " ".join(rng.choices(words, k=1500)) + " end."
     pieces = [*_pieces(text)]
     assert "".join(pieces) == text and len(pieces) > 3 and max(map(len, pieces)) <= LONGEST
-    assert "".join(_pieces("a" * 5000)) == "a" * 5000 and [*_pieces("short")] == ["short"]
+    for each in ("a" * 5000, "<break/>" * 4000, "", "short"):
+        assert "".join(_pieces(each)) == each and max(map(len, _pieces(each))) <= LONGEST
     synthesiser = Synthesiser(ipa=True)
     synthesiser.choose("", 400, 50, "gmw/en-US")
     speech = synthesiser.speak(text, keep=False)
