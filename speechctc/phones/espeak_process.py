@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,6 +16,9 @@ from speechctc.core.errors import InputError
 from speechctc.phones import espeak_library
 
 SECONDS = 30.0  # that a text may take; a word takes a thousandth, and the worst texts half a second
+# At words such as 's's's and A.A.A. eSpeak NG writes past its buffers, and does not always end then: a process that
+# read one reads nothing more.
+_MANY_PARTS = re.compile(r"(?:[^\s.'’]*[.'’]){9}")
 TRIES = 2  # a process may have been ended from outside
 SHOWN = 40  # characters of a text in a message
 FIX = "correct or shorten these words, or give them in a dictionary"
@@ -52,6 +56,9 @@ class EspeakProcess:
         """
         if (answer := self._ask([voice, text], text)) is None:
             raise InputError(f"eSpeak NG has no voice {voice}", "install espeakng-loader 0.2.4")
+        if _MANY_PARTS.search(text):
+            with self._lock:
+                self.close()
         names, words = answer
         return names, words
 

@@ -50,6 +50,15 @@ def test_a_process_that_was_killed_is_started_again(reader: Reader) -> None:
     assert phones(reader, "goats")[0] == "ɡ" and phones(reader, "sheep") == before
 
 
+def test_a_process_that_may_be_damaged_reads_nothing_more(reader: Reader) -> None:
+    started = []
+    for text in ("don't go, Mr. A.B.C. Smith... 1.5", "sheep", "'s" * 20, "sheep", "A." * 12, "sheep"):
+        reader.read(text)
+        started.append(_process()._process)
+    assert started[0] is started[1] is not None and started[2] is None is started[4]
+    assert started[3] is not None is not started[5] and len({*started}) == 4
+
+
 def test_a_text_that_takes_too_long_is_given_up(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(espeak_process, "SECONDS", 0.2)
     with pytest.raises(InputError, match="did not end within 0 s"):
