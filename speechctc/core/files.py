@@ -39,6 +39,7 @@ Read = TypeVar("Read")
 LOGGER = logging.getLogger("speechctc")
 
 MOST_JSON = 1 << 26  # bytes of a file of plain values, which take ten times as many in memory
+MOST_RESULTS = 1 << 29  # bytes of such a file with the phones of a recording: 13 MB an hour
 TRIES = 10  # attempts to read a folder that another process replaces
 MIN_FILES_TO_SYNC = 64  # from this many files on, one flush of all disks is faster than one for each file
 _NO_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -263,7 +264,7 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, most: int = MOST_JSON) -> Any:
     """Return the plain values of a JSON file.
 
     Raises
@@ -271,10 +272,10 @@ def read_json(path: Path) -> Any:
     ValueError
         The file is not JSON, or is nested too deeply.
     OSError
-        The file cannot be read, or is larger than `MOST_JSON`.
+        The file cannot be read, or has more than `most` bytes.
     """
     try:
-        return json.loads(readable(path, MOST_JSON).read_text(encoding="utf-8"))
+        return json.loads(readable(path, most).read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

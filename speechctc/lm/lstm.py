@@ -40,7 +40,7 @@ IGNORED = -100  # target of padding, as in torch's cross entropy
 WINDOW = 50  # batches whose utterances are sorted by length together
 
 FORMAT = 1
-_MOST_STATE = 16  # times the size of the weights: an optimiser keeps a few numbers for each
+_MOST_STATE, _STATE_PER_WEIGHT = 1 << 20, 16  # an optimiser keeps a few numbers for each weight
 
 
 class LstmConfig(Section):
@@ -281,7 +281,8 @@ def _load(folder: Path, device: torch.device, with_state: bool) -> SavedLstm:
         net = PhoneLstm(len(inventory.phones) + 1, config)
         weights = load_weights(folder / "weights.safetensors")
         net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-        saved_state, most = folder / "state.safetensors", _MOST_STATE * sum(each.nbytes for each in weights.values())
+        saved_state = folder / "state.safetensors"
+        most = _MOST_STATE + _STATE_PER_WEIGHT * sum(each.nbytes for each in weights.values())
         state = load_file(files.readable(saved_state, most)) if with_state and saved_state.exists() else {}
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError, ValueError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]

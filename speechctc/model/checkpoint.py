@@ -12,6 +12,7 @@ import difflib
 import functools
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import subprocess
@@ -33,7 +34,7 @@ from speechctc.core.bundled import MODELS, NAMES, bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import program
 from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, rounded, save_tensors, shapes
-from speechctc.lm.model import PhoneLM
+from speechctc.lm.model import MAX_STRINGS, PhoneLM
 from speechctc.model.layers import weight_shapes
 from speechctc.phones.inventory import Inventory, check_labels
 
@@ -44,7 +45,6 @@ FORMAT = 1
 LATEST = Path("runs/latest")
 # Fact: how often each phone is among the training labels, of a model without an n-gram of its own.
 FREQUENCIES = "frequencies"
-MOST_NGRAM = 1 << 28  # bytes of an n-gram: 20 million strings
 # A training state has a few numbers for each weight, and one for each utterance.
 _STATE_PER_WEIGHT, _MOST_STATE = 16, 1 << 28
 POINTER = "run: "  # before the path in a file ``runs/latest``, where there are no links
@@ -167,8 +167,7 @@ def read_checkpoint(folder: Path, with_state: bool = False) -> Checkpoint:
         if not (std > 0).all():
             raise ValueError("normalisation.std has a value that is not above 0")
         ngram = folder / "lm.safetensors"
-        strings = load_arrays(ngram, MOST_NGRAM) if ngram.exists() else None
-        lm = PhoneLM.from_tensors(strings, len(inventory.phones) + 1) if strings else None
+        lm = _load_ngram(ngram, len(inventory.phones) + 1) if ngram.exists() else None
     except (OSError, SafetensorError, KeyError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
@@ -194,6 +193,13 @@ def _check_weights(path: Path, config: Config, inventory: Inventory) -> None:
     if found != wanted:
         name = min(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
         raise ValueError(f"{name} has the shape {found.get(name)}, the config asks for {wanted.get(name)}")
+
+
+def _load_ngram(path: Path, classes: int) -> PhoneLM:
+    """Return the n-gram of a file, whose header is looked at before memory is taken."""
+    if max((math.prod(shape) for shape in shapes(path).values()), default=0) > MAX_STRINGS:
+        raise ValueError(f"an n-gram of more than {MAX_STRINGS:,} strings")
+    return PhoneLM.from_tensors(load_arrays(path), classes)
 
 
 def latest_run() -> Path | None:

@@ -216,7 +216,7 @@ def _read_ratings(table: Path) -> list[_Rated]:
         try:
             path, rating = table.parent / row["file"], float(row["rating"])
             if path not in known:
-                known[path] = files.read_json(path)
+                known[path] = files.read_json(path, files.MOST_RESULTS)
             number = int(row["phone"])
             if number < 1 or not math.isfinite(rating):
                 raise ValueError

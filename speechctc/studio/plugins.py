@@ -234,7 +234,7 @@ def answer_elan(parameters: Mapping[str, str]) -> None:
         say("PROGRESS: 0.1 at work")
         channel = parameters.get("channel")
         wrong = run([*line, "--channel", channel] if channel else line)
-        found = files.read_json(answer)[0]["segments"] if answer.exists() else None
+        found = files.read_json(answer, files.MOST_RESULTS)[0]["segments"] if answer.exists() else None
     if found is None:
         what, _, fix = wrong.rpartition("; ")
         raise InputError(what or fix, fix if what else "see the line above")

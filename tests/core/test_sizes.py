@@ -18,7 +18,8 @@ from speechctc.core.tensor_file import load_weights, save_tensors
 from speechctc.core.text_files import read_text, read_unpacked
 from speechctc.corpora.table_rows import read_table
 from speechctc.inference.load import load_decoder
-from speechctc.model.checkpoint import MOST_NGRAM, load_checkpoint, save_checkpoint
+from speechctc.lm.model import MAX_STRINGS
+from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
 from speechctc.phones.inventory import read_phone_text
 from speechctc.training.runs import Run
 from tests.tiny_model import random_model
@@ -105,10 +106,10 @@ def test_recognition_does_not_read_the_state_of_a_training(model: Path) -> None:
 
 
 def test_an_ngram_is_no_larger_than_ngrams_are(model: Path) -> None:
-    claim(model / "lm.safetensors", "ngram.log_prob", MOST_NGRAM // 4)
+    claim(model / "lm.safetensors", "ngram.log_prob", MAX_STRINGS + 1)
 
     def read() -> None:
-        with pytest.raises(InputError, match="the checkpoint is damaged .*where files of its kind"):
+        with pytest.raises(InputError, match="the checkpoint is damaged .*more than 33,554,432 strings"):
             load_checkpoint(model)
 
     assert peak(read) < LEAST
