@@ -18,6 +18,7 @@ from speechctc.phones.inventory import Inventory
 END = 0  # column of the end of a sequence
 AT_ONCE = 2**12  # rows that are computed together
 MAX_ENTRIES = 2**29  # in one table: 2 GiB for each of the two
+MAX_STRINGS = 2**25  # of an n-gram: a file has some ten bytes for each
 
 
 class PhoneLM:
@@ -95,8 +96,11 @@ class PhoneLM:
         Raises
         ------
         InputError
-            The tables would not fit into memory.
+            It has more strings than `MAX_STRINGS`, or the tables would not fit into memory.
         """
+        if (strings := len(ngram.token)) > MAX_STRINGS:
+            what = f"an n-gram of {strings:,} strings, where {MAX_STRINGS:,} are the most"
+            raise InputError(what, "prune it, or lower its order")
         contexts = Contexts.of(ngram)
         shape = len(contexts.node), ngram.classes
         if (size := shape[0] * shape[1]) > MAX_ENTRIES:

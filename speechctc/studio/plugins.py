@@ -23,6 +23,7 @@ from speechctc.audio.eaf import xml_text
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import module_command
+from speechctc.core.standard_streams import open_standard_streams
 
 TEMPLATES = Path(__file__).with_name("templates")
 ELAN, PRAAT = "elan-speechctc", "plugin_speechctc"
@@ -233,7 +234,7 @@ def answer_elan(parameters: Mapping[str, str]) -> None:
         say("PROGRESS: 0.1 at work")
         channel = parameters.get("channel")
         wrong = run([*line, "--channel", channel] if channel else line)
-        found = files.read_json(answer)[0]["segments"] if answer.exists() else None
+        found = files.read_json(answer, files.MOST_RESULTS)[0]["segments"] if answer.exists() else None
     if found is None:
         what, _, fix = wrong.rpartition("; ")
         raise InputError(what or fix, fix if what else "see the line above")
@@ -288,4 +289,5 @@ def write_tier(path: Path, segments: Sequence[Mapping[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
+    open_standard_streams()
     for_praat(*sys.argv[2:]) if sys.argv[1] == "praat" else for_elan()

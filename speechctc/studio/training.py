@@ -24,6 +24,7 @@ from speechctc.audio.sound_file import write_wav
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, check_torch, first_few
 from speechctc.core.parallel import OWN_GROUP, STOP, module_command
+from speechctc.core.standard_streams import open_standard_streams
 from speechctc.corpora.corpus_builder import shuffled
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
@@ -525,4 +526,5 @@ def _write(piece: Piece, sound: Waveform, stem: Path) -> None:
 
 
 if __name__ == "__main__":
+    open_standard_streams()
     sys.exit(main())
