@@ -367,7 +367,7 @@ def prune(ngram: Ngram, counts: Integers, threshold: float) -> Ngram:
     for length in range(ngram.order, 1, -1):
         nodes = ngram.nodes(length)
         context, prob, lower = ngram.parent[nodes], *_probabilities(ngram, nodes)
-        backing_lower = _backoff_mass(context, lower, len(kept))
+        backing_lower = backoff_mass(context, lower, len(kept))
         before = np.exp(ngram.backoff) * backing_lower
         cost = _cost(prob, lower, before[context], backing_lower[context])
         small = counts[context] / counts[0] * cost < threshold
@@ -375,7 +375,7 @@ def prune(ngram: Ngram, counts: Integers, threshold: float) -> Ngram:
         kept[nodes[small]] = False
         after = before + np.bincount(context[small], prob[small], minlength=len(kept))
         backing[context] = after[context]
-    return _normalised(_without(ngram, kept), backing[kept])
+    return normalised(_without(ngram, kept), backing[kept])
 
 
 def _probabilities(ngram: Ngram, nodes: Integers) -> tuple[Reals, Reals]:
@@ -384,7 +384,7 @@ def _probabilities(ngram: Ngram, nodes: Integers) -> tuple[Reals, Reals]:
     return np.exp(ngram.log_prob[nodes]), np.exp(ngram.log_prob_after(shorter, ngram.token[nodes]))
 
 
-def _backoff_mass(context: Integers, prob: Reals, nodes: int) -> Reals:
+def backoff_mass(context: Integers, prob: Reals, nodes: int) -> Reals:
     """Return by node the probability of the tokens that have no string after it."""
     return np.asarray(np.maximum(1 - np.bincount(context, prob, minlength=nodes), MIN_BACKOFF_MASS))
 
@@ -413,7 +413,7 @@ def _without(ngram: Ngram, kept: NDArray[np.bool_]) -> Ngram:
     return Ngram(ngram.classes, starts, parent, token, ngram.log_prob[kept], ngram.backoff[kept], ngram.unseen)
 
 
-def _normalised(ngram: Ngram, backing: Reals) -> Ngram:
+def normalised(ngram: Ngram, backing: Reals) -> Ngram:
     """Set the back-off weights, so that all tokens that back off have the probability `backing` after each node.
 
     Shorter contexts come first: what follows longer ones depends on them.
@@ -422,6 +422,6 @@ def _normalised(ngram: Ngram, backing: Reals) -> Ngram:
     for length in range(2, ngram.order + 1):
         nodes = ngram.nodes(length)
         context = np.unique(ngram.parent[nodes])
-        lower = _backoff_mass(ngram.parent[nodes], _probabilities(ngram, nodes)[1], len(backing))
+        lower = backoff_mass(ngram.parent[nodes], _probabilities(ngram, nodes)[1], len(backing))
         ngram.backoff[context] = np.log(backing[context] / lower[context])
     return ngram

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +23,7 @@ from speechctc.pages.page import render_text
 from speechctc.phones.articulation import match_phones
 from speechctc.phones.label_rules import without_marks
 
+LANGUAGE = {"english": "en"}  # that of a bundled model of one
 MIN_DEV_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
 
 
@@ -105,6 +107,7 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
         return Start(describe(found), None, (again, _evaluation(found.config)), "no dev")
     config = out or _free_name(folder)
     begin = fitting_model({phone for utterance in found.utterances for phone in utterance.phones})
+    found = _in_phones_of(begin[0], found)
     files.write_text(config, config_text(found, config.stem, begin))
     split = "test" if splits["test"] else "dev"
     name, run = shlex.quote(str(config)), shlex.quote(f"runs/{config.stem}")
@@ -143,17 +146,49 @@ def _divided(found: Survey) -> Survey:
     return replace(found, config=config, corpus=read_corpus(config))
 
 
-def advise(minutes: float, speakers: int | None) -> Advice:
-    """Return settings for an amount of labelled speech, in minutes, and a number of speakers; None: not known."""
+def _in_phones_of(model: str, found: Survey) -> Survey:
+    """Return a survey in the named phone set of a model, where that reads every label of the same language.
+
+    Then the model keeps its output and its n-gram: training does not begin with other phones.
+    """
+    config, name = found.config, _about(model)["phones"]["name"]
+    if config is None or config.phones != "found" or "phones" in found.given or model not in LANGUAGE:
+        return found
+    if config.language is not None and str(config.language).lower().partition("-")[0] != LANGUAGE[model]:
+        return found
+    own = config.model_copy(update={"phones": name})
+    with suppress(InputError):
+        corpus = read_corpus(own)
+        if sum(map(len, corpus.splits.values())) == len(found.utterances):
+            return replace(found, config=own, corpus=corpus)
+    return found
+
+
+def _about(model: str) -> dict[str, Any]:
+    """Return what a bundled model says of itself."""
+    return dict(files.read_json(MODELS[model].folder / "checkpoint.json"))
+
+
+def advise(minutes: float, speakers: int | None, is_known: bool = False) -> Advice:
+    """Return settings for an amount of labelled speech.
+
+    Parameters
+    ----------
+    minutes : float
+    speakers : int or None
+        None: not known.
+    is_known : bool
+        The phones are those of the model that training begins with.
+    """
     if minutes < 10:
-        amount, dev_share, epochs, limit, lr = "a few minutes", 0.2, 60, 10, 1e-3
+        amount, dev_share, epochs, limit = "a few minutes", 0.2, 60, 10
     elif minutes < 60:
-        amount, dev_share, epochs, limit, lr = "up to an hour", 0.15, 60, 45, 1e-3
+        amount, dev_share, epochs, limit = "up to an hour", 0.15, 60, 45
     else:
-        amount, dev_share, epochs, limit, lr = "hours", 0.1, 40, 180, 1e-3
+        amount, dev_share, epochs, limit = "hours", 0.1, 40, 180
     if speakers and speakers > 1:
         dev_share = min(max(dev_share, MIN_DEV_SPEAKERS / speakers), 0.3)
-    return Advice(amount, round(dev_share, 2), epochs, limit, lr)
+    return Advice(amount, round(dev_share, 2), epochs, limit, 1e-4 if is_known else 1e-3)
 
 
 def fitting_model(phones: Iterable[str]) -> tuple[str, str]:
@@ -184,13 +219,16 @@ def config_text(found: Survey, name: str, begin: tuple[str, str]) -> str:
         The model to begin with, and why.
     """
     known = known_speakers([utterance.speaker for utterance in found.utterances])
+    about = _about(begin[0])
+    is_known = found.config is not None and found.config.phones == about["phones"]["name"]
     values = {
         "found": found,
         "config": found.config,
         "name": name,
         "speakers": known,
         "given": _given(found.given),
-        "advice": advise(found.sound.seconds / 60, known),
+        "advice": advise(found.sound.seconds / 60, known, is_known),
+        "decode": about["config"]["decode"] if is_known else None,
         "model": begin[0],
         "why": begin[1],
     }

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import torch
 
-from speechctc.config.schema import Config
+from speechctc.config.schema import Config, DecodeConfig
 from speechctc.core.bundled import MODELS, bundled_folder
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
+from speechctc.lm.mixture import best_share, mix, respelt
+from speechctc.lm.model import PhoneLM
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from speechctc.model.net import ConvCTCNet, build_net, net_of
 from speechctc.phones.articulation import Match, match_phones
@@ -21,23 +23,32 @@ from speechctc.training.distributed import Ranks
 from speechctc.training.optimise import Stage
 from speechctc.training.train_step import TrainStep
 
+ENOUGH = 1000  # utterances of dev that tell the share of an n-gram
 # Kinds of corpora whose voices are not those of people.
 SYNTHETIC = ("demo", "espeak")
 
 
 def first_train_step(
     config: Config, data: TrainingData, stage: Stage, ranks: Ranks, reporter: Reporter, resumed: bool = False
-) -> TrainStep:
-    """Return the train step at the start of a stage; in a resumed run without the weights of ``train.init_from``."""
-    net = first_net(config, data.inventory, None if resumed else config.train.init_from, reporter)
+) -> tuple[TrainStep, Checkpoint | None]:
+    """Return the train step at the start of a stage, and the model that it begins with.
+
+    A model's weights go with its normalisation: the step has that, and not the one of the new recordings. A resumed run
+    begins with no other model.
+    """
+    net, source = first_net(config, data.inventory, None if resumed else config.train.init_from, reporter)
     net = net.to(data.mean.device)
     ranks.share_weights(net)
     train_step = TrainStep(config, net, data.mean, data.std, ranks, reporter)
+    if source is not None:
+        train_step.normalise_as(source)
     train_step.start_stage(stage)
-    return train_step
+    return train_step, source
 
 
-def first_net(config: Config, inventory: Inventory, model: Path | None, reporter: Reporter) -> ConvCTCNet:
+def first_net(
+    config: Config, inventory: Inventory, model: Path | None, reporter: Reporter
+) -> tuple[ConvCTCNet, Checkpoint | None]:
     """Build the net with random weights, then load those of another `model` if one is given.
 
     Parameters
@@ -49,11 +60,18 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
     reporter : Reporter
         Is told what was taken, and how many of the phones it knows.
 
+    Returns
+    -------
+    net : ConvCTCNet
+    source : Checkpoint or None
+        The other model.
+
     Raises
     ------
     InputError
         There is no such model, it is damaged, or its layers or features are others.
     """
+    source = None
     torch.manual_seed(config.train.seed)
     net = build_net(config, inventory)
     if model is None and (config.model.residual, config.model.norm, config.model.init) == (True, "none", "he"):
@@ -73,7 +91,27 @@ def first_net(config: Config, inventory: Inventory, model: Path | None, reporter
             what = f"{model} was trained on another corpus, or on other splits of this one"
             who = "speakers of this dev and test may have been among its training speakers"
             reporter.note(f"{what}: {who}, and PER would then be too low")
-    return net
+    return net, source
+
+
+def first_lm(data: TrainingData, source: Checkpoint | None, decode: DecodeConfig) -> tuple[PhoneLM | None, float]:
+    """Return the n-gram of a run, and the share in it of the n-gram of the model that the run begins with.
+
+    Where that model has one of the same phones, it is mixed with that of the training labels: few labels tell little of
+    what follows what. The share is the one that makes the labels of dev most probable.
+    """
+    own = data.phone_lm(decode.lm_order, decode.lm_cutoff)
+    if own is None or own.ngram is None or source is None or source.lm is None or source.lm.ngram is None:
+        return own, 0.0
+    matches = match_phones(data.inventory.phones, source.inventory.phones)
+    there = [matches[phone].phone for phone in data.inventory.phones if phone in matches]
+    if sorted(there) != sorted(source.inventory.phones) or len(there) != len(data.inventory.phones):
+        return own, 0.0  # it has no number for each phone here
+    numbers = [1 + there.index(phone) for phone in source.inventory.phones]
+    given = PhoneLM.of(respelt(source.lm.ngram, numbers))
+    split = data.dev.split
+    share = round(best_share(given, own, (split.labels(k).tolist() for k in range(min(len(split), ENOUGH)))), 3)
+    return PhoneLM.of(mix(given.ngram or own.ngram, own.ngram, share)), share
 
 
 def find_pretrained(model: Path, reporter: Reporter) -> Path:

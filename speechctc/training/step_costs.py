@@ -217,7 +217,7 @@ def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
     allow_tf32(config.train.tf32)
     data = TrainingData(config, device, reporter)
     stage = stages(config.train)[0]
-    train_step = first_train_step(config, data, stage, Ranks(), reporter)
+    train_step, _ = first_train_step(config, data, stage, Ranks(), reporter)
     train_step.net.train()
     of_steps, seconds, frames = _endless(data, config.train), defaultdict[str, float](float), 0
 

@@ -23,6 +23,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.ctc import check, ctc_loss
 from speechctc.features.filterbank import frame_mask, net_input
+from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.net import ConvCTCNet
 from speechctc.training.augment import Augmenter
 from speechctc.training.batches import Batch
@@ -75,6 +76,10 @@ class TrainStep:
         # On a GPU what changes from step to step is in tensors, as CUDA graphs keep numbers.
         self._rate, self._phones = (torch.zeros((), device=self.device) for _ in range(2))
         self._refused = math.inf  # the fewest padded frames that ran out of memory
+
+    def normalise_as(self, model: Checkpoint) -> None:
+        """Take the normalisation of features from a model, with whose weights it belongs together."""
+        self.mean, self.std = (torch.from_numpy(each).to(self.device) for each in (model.mean, model.std))
 
     def start_stage(self, stage: Stage) -> None:
         """Build the optimiser of the stage; restart the weight average from the present weights."""

@@ -25,7 +25,7 @@ from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.dev_score import DevScore, constant_loss, score_dev
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Progress, ResumeState
-from speechctc.training.initialise import first_train_step
+from speechctc.training.initialise import first_lm, first_train_step
 from speechctc.training.optimise import stages
 from speechctc.training.runs import Run, run_record
 from speechctc.training.sentinel import NetFacts, new_warnings
@@ -63,13 +63,13 @@ class Trainer:
         resumed = (run.last / "checkpoint.json").exists()
         self.stages = stages(config.train, ranks.world_size)
         self.stage = self.stages[0]
-        self.train_step = first_train_step(config, self.data, self.stage, ranks, reporter, resumed)
+        self.train_step, source = first_train_step(config, self.data, self.stage, ranks, reporter, resumed)
         self.progress = Progress()
         self.remaining = self._members()  # utterances that the current epoch's plan covers
         self._whole = len(self.remaining)  # each epoch has as many, even where they are drawn
         self.stop_status: int | None = None
         self.net_facts = NetFacts.of(config.model, self.data.inventory, constant_loss(self.data, config.model))
-        self.lm = self.data.phone_lm(config.decode.lm_order, config.decode.lm_cutoff)
+        self.lm, self.lm_share = first_lm(self.data, source, config.decode)
         self.frequencies = {} if self.lm else {FREQUENCIES: self.data.frequencies()}
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
@@ -84,6 +84,8 @@ class Trainer:
         if self.ranks.is_main:
             self.run.begin(self.config, record)
         dev = None
+        if self.config.train.init_from is not None and not self.progress.step and math.isinf(self.progress.best_per):
+            self._score_beginning()
         while self.progress.epoch < self.last_epoch and not (
             self._out_of_time() and self.progress.scored == self.progress.step  # not if it was stopped while scoring
         ):
@@ -91,11 +93,33 @@ class Trainer:
             self._epoch()
             dev = self._finish_epoch()
         self.run.close()
+        if self.ranks.is_main and dev and min(each["dev_per"] for each in self.run.epochs()) > self.progress.best_per:
+            what = f"no epoch was better on dev than {self.config.train.init_from} as it is"
+            self.reporter.warn(
+                f"{what}: {self.run.best} has its weights; a lower train.lr, or more speech, may do better"
+            )
         if self.progress.epoch < self.last_epoch:
             self.reporter.note(f"{self.run.folder}: {self._ended_early()}")
         elif dev is None:
             self.reporter.note(f"{self.run.folder}: all of it is done already; more train.epochs go on, with --resume")
         return dev
+
+    def _score_beginning(self) -> None:
+        """Score the model that training begins with, as epoch 0: `best/` is never worse on dev than that."""
+        dev = self._evaluate()
+        if dev is None:
+            (status,) = self.ranks.max([self.stop_status or 0])
+            self._stop(int(status))
+        assert dev is not None
+        self.progress.score(dev.counts.per)
+        line = {"epoch": 0, "step": 0, "dev_per": dev.counts.per}
+        if self.ranks.is_main:
+            with self.train_step.ema_weights():
+                save_checkpoint(self.run.best, self._checkpoint(line))
+        self._save_last(line)
+        told = f"epoch   0: {self.config.train.init_from} as it is: dev loss {dev.loss:.3f}"
+        share = f"; {100 * self.lm_share:.0f} % of the n-gram is its own, the rest of these labels"
+        self.reporter.note(f"{told}  dev PER {dev.counts.per:.2f} % *{share if self.lm_share else ''}")
 
     def _ended_early(self) -> str:
         """Say that the time was up before the last epoch, and what goes on."""
@@ -262,6 +286,8 @@ class Trainer:
         facts = {"seed": self.config.train.seed, "fold": self.data.folding.name, **self.frequencies, **line}
         corpus = self.config.corpus
         facts["dev_repeated"] = self.data.repeated
+        if self.lm_share:
+            facts["lm_share"] = self.lm_share
         if corpus.kind != "table" or not corpus.tables.of("dev"):  # dev may be chosen otherwise when it is scored
             facts["dev_utterances"] = list(self.data.dev.split.ids)
         net, mean, std = self.train_step.net, self.train_step.mean, self.train_step.std
@@ -304,6 +330,11 @@ class Trainer:
     def _load_state(self, checkpoint: Checkpoint) -> None:
         """Set weights, optimizer, and place in the run to those of a checkpoint."""
         self.train_step.net.load_state_dict(net_of(checkpoint).state_dict())
+        self.train_step.normalise_as(checkpoint)
+        if (
+            share := checkpoint.facts.get("lm_share")
+        ) and checkpoint.config.decode.lm_order == self.config.decode.lm_order:
+            self.lm, self.lm_share = checkpoint.lm, float(share)
         tensors = {name: torch.from_numpy(value) for name, value in checkpoint.state.items()}
         state = ResumeState.of(tensors, len(self.data.train.split))
         self.stage = self.stages[min(state.stage, len(self.stages) - 1)]

@@ -15,8 +15,8 @@ from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN, load_checkpoint, save_checkpoint
 from speechctc.model.net import build_net, net_of
 from speechctc.phones.inventory import Inventory
-from speechctc.training.initialise import find_pretrained, first_net, load_pretrained
-from tests.train_helpers import Recorder, run_once, score_once, trainer_of
+from speechctc.training.initialise import find_pretrained, first_lm, first_net, load_pretrained
+from tests.train_helpers import Recorder, run_once, same, score_once, trainer_of
 
 
 def test_weights_go_over_and_phones_keep_their_rows(extracted: Path, here: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_net_goes_on_with_a_context_and_not_without(extracted: Path, here: Pat
     run_once(extracted, here / "b", "train.epochs=1", model[0])
     source = load_checkpoint(here / "b" / "last")
     settings = (*model, f"train.init_from={here / 'b'}")
-    net = first_net(load_config(extracted, settings), source.inventory, here / "b", Recorder())
+    net, _ = first_net(load_config(extracted, settings), source.inventory, here / "b", Recorder())
     features, frames = torch.randn(1, 3, source.config.features.static_dims, 50), torch.tensor([50])
     assert torch.equal(net.eval()(features, frames)[0], net_of(source).eval()(features, frames)[0])
     run_once(extracted, here / "c", "train.epochs=1", *settings)
@@ -113,7 +113,7 @@ def test_a_net_goes_on_with_a_context_and_not_without(extracted: Path, here: Pat
 def test_the_bundled_model_is_taken_by_name_for_phones_in_ipa(here: Path) -> None:
     config, recorder = load_config("finetune"), Recorder()
     inventory = Inventory("found", ("T1", "iː", "k", "t͡ʃ", "y"))
-    net = first_net(config, inventory, Path("english"), recorder)
+    net, _ = first_net(config, inventory, Path("english"), recorder)
     source = load_checkpoint(BUILT_IN)
     rows = [source.inventory.phones.index(phone) + 1 for phone in ("iy", "k", "ch", "iy")]
     assert torch.equal(net.output.weight[2:], net_of(source).output.weight[rows])
@@ -162,3 +162,57 @@ def test_which_configs_can_begin_with_the_bundled_model(config: str, settings: l
     else:
         with pytest.raises(InputError, match="--config finetune"):
             first_net(loaded, inventory, Path("english"), recorder)
+
+
+def test_the_model_that_one_begins_with_is_epoch_0_and_stays_where_training_makes_it_worse(
+    extracted: Path, here: Path
+) -> None:
+    lm = "decode.lm_order=3"
+    run_once(extracted, here / "a", "train.epochs=6", "train.lr=0.004", lm)
+    source, recorder = load_checkpoint(here / "a" / "best"), Recorder()
+    destroyed = (
+        f"train.init_from={here / 'a'}",
+        "train.epochs=1",
+        "train.lr=3",
+        "train.ema=0",
+        "train.curves=false",
+        lm,
+    )
+    score = score_once(extracted, here / "b", *destroyed, recorder=recorder)
+    best = load_checkpoint(here / "b" / "best")
+    assert score.counts.per > source.facts["dev_per"] == best.facts["dev_per"] and best.facts["epoch"] == 0
+    assert all(np.array_equal(best.weights[name], value) for name, value in source.weights.items())
+    assert np.array_equal(best.mean, source.mean) and np.array_equal(best.std, source.std)
+    assert any(line.startswith("epoch   0: ") and "as it is" in line for line in recorder.said)
+    (warned,) = [line for line in recorder.said if line.startswith("warning: no epoch was better on dev")]
+    assert f"{here / 'a'}" in warned
+
+
+def test_the_ngram_of_the_same_phones_is_mixed_and_one_of_others_is_not(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "a", "train.epochs=1", "decode.lm_order=4")
+    source = load_checkpoint(here / "a" / "best")
+    turned = Inventory(source.inventory.name, tuple(reversed(source.inventory.phones)))
+    settings = ("decode.lm_order=2", "train.epochs=1")
+    trainer = trainer_of(extracted, here / "b", *settings)
+    own = trainer.data.phone_lm(2, 1)
+    for inventory in (source.inventory, turned):
+        lm, share = first_lm(trainer.data, replace(source, inventory=inventory), trainer.config.decode)
+        assert lm is not None and lm.ngram is not None and 0 < share < 1 and lm.ngram.order == 4
+    fewer = Inventory("found", source.inventory.phones[1:])
+    lm, share = first_lm(trainer.data, replace(source, inventory=fewer), trainer.config.decode)
+    assert lm is not None and own is not None and share == 0
+    assert np.array_equal(lm.log_probs, own.log_probs)
+
+
+def test_a_run_from_a_model_goes_on_with_its_normalisation_and_its_ngram(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "a", "train.epochs=1", "decode.lm_order=3")
+    settings = (f"train.init_from={here / 'a'}", "decode.lm_order=3", "train.schedule=constant", "train.warmup_steps=0")
+    whole = run_once(extracted, here / "whole", *settings, "train.epochs=2")
+    run_once(extracted, here / "parts", *settings, "train.epochs=1")
+    assert load_checkpoint(here / "parts" / "last").facts["lm_share"] > 0
+    parts = run_once(extracted, here / "parts", *settings, "train.epochs=2", resume=True)
+    one, other = (load_checkpoint(here / name / "last") for name in ("whole", "parts"))
+    assert (
+        same(whole, parts) and np.array_equal(one.std, other.std) and one.facts["lm_share"] == other.facts["lm_share"]
+    )
+    assert one.lm is not None and other.lm is not None and np.array_equal(one.lm.log_probs, other.lm.log_probs)
