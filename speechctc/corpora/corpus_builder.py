@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,6 @@ from speechctc.core.errors import counted, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.phones.inventory import (
     FOUND,
-    SILENCES,
     Inventory,
     inventory_of,
     named_inventory,
@@ -28,14 +26,11 @@ from speechctc.phones.inventory import (
     with_code_points,
 )
 from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, mixed_notations, read_map
+from speechctc.phones.nonspeech import NonSpeech, is_pause, is_unclear, kind_of_phone
 from speechctc.phones.pronouncer import PhoneMapper
 
 if TYPE_CHECKING:
     from speechctc.corpora.word_phones import WordPhones
-
-PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
-UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))
-_NOISE = re.compile(r"\*+|([<\[({])\W*[a-z]{3}[a-z _.-]*[>\])}]")  # *** and <laugh>, [laughter], (cough)
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
 LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
@@ -79,6 +74,7 @@ class CorpusBuilder:
         self._form = cache(nfc)  # equal labels are one object, so that a large corpus takes less memory
         self._ignored = frozenset(map(nfc, self.ignored))
         self._left_out: Counter[str] = Counter()
+        self._nonspeech = NonSpeech()
         self._written: Counter[str] = Counter()  # labels before marks are split off, where each should be a phone
 
     def keeps(self, label: str) -> bool:
@@ -109,8 +105,19 @@ class CorpusBuilder:
             self._left_out.update(label for label in labels if label in self._ignored)
             self._left_out.update(phone for phone, _ in pairs if phone in self._ignored)
         if self.phones is not None:
+            chosen, kept = self._speech(chosen, kept, self.phones)
             chosen = self.phones.decode(self.phones.encode(chosen))
         return chosen, kept
+
+    def _speech(self, chosen: list[str], kept: list[int], phones: Inventory) -> tuple[list[str], list[int]]:
+        """Return labels without pauses and noise that a named set lacks, and the index of each; count these."""
+        lacking = {label for label in set(chosen) if phones.normalise(label) not in phones.phones}
+        if not (others := {label: kind for label in lacking if (kind := kind_of_phone(label))}):
+            return chosen, kept
+        for label in filter(others.__contains__, chosen):
+            self._nonspeech.found[others[label]][label] += 1
+        left = [k for k, label in enumerate(chosen) if label not in others]
+        return [chosen[k] for k in left], [kept[k] for k in left]
 
     def to_corpus(self, dev_share: float, without_dev: bool, words: WordPhones | None = None) -> Corpus:
         """Return the corpus; where `without_dev`, a share of the training utterances becomes dev.
@@ -133,7 +140,8 @@ class CorpusBuilder:
             self.warnings.append(f"corpus.map names labels that do not occur: {first_few(unused)}")
         if self._left_out:
             self.notes.append(f"labels left out, as corpus.ignore says: {counted(self._left_out)}")
-        if absent := sorted(self._ignored - set(self._left_out)):
+        self.notes += self._nonspeech.notes("phones")
+        if absent := sorted(self._ignored - set(self._left_out) - (words.met if words else set())):
             self.warnings.append(f"corpus.ignore names labels that do not occur: {first_few(absent)}")
         everything = [utterance for split in SPLITS for utterance in self.utterances[split]]
         if self.phones is None:
@@ -222,17 +230,6 @@ def spellings(counts: Counter[str]) -> list[str]:
 def notation_pairs(counts: Counter[str]) -> list[str]:
     """Return the labels in ARPABET or X-SAMPA beside those of the same sound in IPA, with their counts."""
     return [f"{label} ({counts[label]}) and {sound} ({counts[sound]})" for label, sound in mixed_notations(counts)]
-
-
-def is_pause(label: str) -> bool:
-    """Return whether a label means a pause, in small letters or capitals."""
-    return label.lower() in PAUSES or label in PAUSES
-
-
-def is_unclear(label: str) -> bool:
-    """Return whether a label means noise or unclear speech, in small letters or capitals, or in brackets."""
-    name = label.lower()
-    return name in UNCLEAR or (not is_pause(label) and _NOISE.fullmatch(name) is not None)
 
 
 def not_phones(counts: Counter[str]) -> Iterator[tuple[str, Counter[str], str]]:
