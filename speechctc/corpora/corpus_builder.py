@@ -17,6 +17,7 @@ from speechctc.core.errors import counted, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.phones.inventory import (
     FOUND,
+    SILENCES,
     Inventory,
     inventory_of,
     named_inventory,
@@ -99,7 +100,7 @@ class CorpusBuilder:
             if self.rules.segment == "labels":
                 self._written.update(labels)
             used = [k for k, label in enumerate(labels) if label not in self._ignored]
-            pairs = [(phone, k) for k in used for phone in self.rules.phones(labels[k])]
+            pairs = [(phone, k) for k in used for phone in self.rules.phones(self._undivided(labels[k]))]
             kept = [k for phone, k in pairs if phone not in self._ignored]
             chosen = [phone for phone, _ in pairs if phone not in self._ignored]
             self._left_out.update(label for label in labels if label in self._ignored)
@@ -108,6 +109,15 @@ class CorpusBuilder:
             chosen, kept = self._speech(chosen, kept, self.phones)
             chosen = self.phones.decode(self.phones.encode(chosen))
         return chosen, kept
+
+    def _undivided(self, label: str) -> str:
+        """Return a label without parts that would be divided into phones, though they are noise; count these."""
+        if self.rules.segment == "labels":
+            return label
+        kinds = {part: kind_of_phone(part) for part in label.split() if part not in SILENCES}
+        for part in filter(kinds.get, label.split()):
+            self._nonspeech.found[kinds[part] or "noise"][part] += 1
+        return " ".join(part for part in label.split() if not kinds.get(part)) if any(kinds.values()) else label
 
     def _speech(self, chosen: list[str], kept: list[int], phones: Inventory) -> tuple[list[str], list[int]]:
         """Return labels without pauses and noise that a named set lacks, and the index of each; count these."""

@@ -20,6 +20,9 @@ Kind = Literal["pause", "noise", "mark"]
 ANY = "*"
 """Stands in a transcript for any stretch of sound, or none."""
 
+LEFT_OUT = ("no phones: ", "no words: ")
+"""What a note on labels that were taken out begins with."""
+
 SPOKEN_NOISE = "spn"  # of MFA and Kaldi: sound of a voice that is no word
 PAUSES = SILENCES - {SPOKEN_NOISE} | {"", *TABLES["pause_labels"].split()}
 UNCLEAR = frozenset(TABLES["noise_labels"].split())
@@ -48,6 +51,10 @@ _LETTER = "[0-9A-Za-z\u00c0-\u02af\u0370-\u052f]"  # of a script with spaces: w[
 _SPAN = re.compile(
     rf"[\[{{<](?:{_KNOWN})[\]}}>]|(?<!{_LETTER})(?:\(\([^()|]*\)\)|\([^()|]*\)|\[[^\[\]|]*\]|\{{[^{{}}|]*\}}|<[^<>|]*>"
     rf"|\#\d\d?:\d\d(?::\d\d)?(?:[-.,]\d+)?\#|\*+[^\W*][^*|()\n]*(?<=\S)\*+)(?!{_LETTER})",
+    re.IGNORECASE,
+)
+_ANY_SIGN = re.compile(  # that the labels below have; most texts have none
+    r"[()\[\]{}<>*#%&+~_=^°↑↓/\\♪♫!（）［］【】｛｝＜＞：]|:(?!\S)|\?\?|^\s*\?|(?<!\S)[.…]|\b(?:sil|spn?|nsn|x{2,3}|yyy|www)\b",
     re.IGNORECASE,
 )
 _WIDE = str.maketrans("（）［］【】｛｝＜＞", "()[][]{}<>")
@@ -108,12 +115,21 @@ class NonSpeech:
 
         Lines may begin with who speaks: ``INT:``, ``SPEAKER 1:``, or a name that most lines begin with.
         """
+        tokens = text.split() if self._is_plain(text) else self._told(text)
+        if len(tokens) == 1 and tokens[0].lower() in _MAY_BE_NONE:
+            self.found["word"][tokens[0]] += 1
+        return tokens
+
+    def _is_plain(self, text: str) -> bool:
+        """Return whether a text has nothing that may be taken out."""
+        return not self._ignored and _ANY_SIGN.search(text) is None
+
+    def _told(self, text: str) -> list[str]:
+        """Return the words of a text; several noises in a row are one."""
         tokens: list[str] = []
         for token in self._pieces(_PAIR.sub(self._inside, self._without_speakers(nfc(text.translate(_WIDE))))):
             if token != ANY or tokens[-1:] != [ANY]:
                 tokens.append(token)
-        if len(tokens) == 1 and tokens[0].lower() in _MAY_BE_NONE:
-            self.found["word"][tokens[0]] += 1
         return tokens
 
     def spoken(self, text: str) -> str:
@@ -155,7 +171,7 @@ class NonSpeech:
             "mark": "marks and speakers, left out",
         }
         parts = [f"{name}: {counted(self.found[kind], 12)}" for kind, name in names.items() if self.found[kind]]
-        lines = [f"no {what}: {'; '.join(parts)}"] if parts else []
+        lines = [f"no {what}: {'; '.join(parts)}"] if parts else []  # begins with one of `LEFT_OUT`
         if said := +self.found["said"]:
             lines.append(f"words in brackets, read without what is said of them: {counted(said, 12)}")
         if doubtful := self.found["word"]:

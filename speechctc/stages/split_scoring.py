@@ -37,7 +37,7 @@ from speechctc.phones.label_rules import (
     parse_folding,
     without_marks,
 )
-from speechctc.phones.nonspeech import kind_of_phone
+from speechctc.phones.nonspeech import LEFT_OUT, kind_of_phone
 
 HEARD = "corpus.uncorrected=false"
 """The setting that leaves labels out that a model wrote and nobody corrected: they say nothing of a model."""
@@ -166,6 +166,7 @@ def score_split(
     known = MARKS if "length" in KEYS_OF_KIND.get(config.corpus.kind, KEYS_OF_OWN) else ()
     rules = [f"{key}: {rule}" for key in known if (rule := getattr(config.corpus, key)) != "keep"]
     notes += [f"labels are read as the model's were, with {', '.join(rules)} (section corpus)"] if rules else []
+    notes += [note for note in corpus.notes if note.startswith(LEFT_OUT)]
     corpus, kept = keep_dev(corpus, config, recogniser.checkpoint, reporter)
     notes += kept
     notes += filter(None, [corpus.repeats(split)] if _is_own(config, recogniser.checkpoint) else [])

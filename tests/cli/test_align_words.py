@@ -104,7 +104,7 @@ def test_phones_that_decode_wrote_are_no_words(speechctc: Command, here: Path) -
     (here / "d.dict").write_text(DICTIONARY + "".join(f"{phone}  {phone}\n" for phone in ("low", "mid", "high", "top")))
     asked = ("align", "in", "--words", "in", "--dictionary", "d.dict", "--format", "json")
     done = speechctc(*asked)
-    assert done.status == 1 and "c.wav: no .lab, .txt, .TextGrid or .eaf file of its name" in done.err, done.err
+    assert done.status == 1 and "c.wav: no .lab, .txt, .TextGrid, .eaf or .WRD file of its name" in done.err, done.err
     assert "since speechctc wrote phones into them: 2 (in/b.txt" in done.err
     assert [[word["word"] for word in each["words"]] for each in json.loads(done.out)] == [["hum"], ["hum"]]
     assert speechctc("align", "in/c.wav", "--transcripts", "in", "--format", "tsv").status == 0
