@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from speechctc.audio import ffmpeg
 from speechctc.config.schema import CorpusConfig
-from speechctc.core.errors import counted, first_few
+from speechctc.core.errors import InputError, counted, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.phones.inventory import (
     FOUND,
@@ -91,7 +91,7 @@ class CorpusBuilder:
         Raises
         ------
         InputError
-            A label is not in the phone set.
+            A label is not in the phone set, or all are noise that is left out.
         """
         labels = tuple(map(self._form, raw))
         if self.rules.is_plain and self._ignored.isdisjoint(labels):
@@ -100,7 +100,9 @@ class CorpusBuilder:
             if self.rules.segment == "labels":
                 self._written.update(labels)
             used = [k for k, label in enumerate(labels) if label not in self._ignored]
-            pairs = [(phone, k) for k in used for phone in self.rules.phones(self._undivided(labels[k]))]
+            pairs = [
+                (phone, k) for k in used for phone in self.rules.phones(self._undivided(labels[k], len(labels) == 1))
+            ]
             kept = [k for phone, k in pairs if phone not in self._ignored]
             chosen = [phone for phone, _ in pairs if phone not in self._ignored]
             self._left_out.update(label for label in labels if label in self._ignored)
@@ -108,13 +110,20 @@ class CorpusBuilder:
         if self.phones is not None:
             chosen, kept = self._speech(chosen, kept, self.phones)
             chosen = self.phones.decode(self.phones.encode(chosen))
+        if not chosen and (
+            noise := first_few([each for each in labels if is_unclear(each) and each not in self._ignored])
+        ):
+            raise InputError(f"no phones in it, only noise and unclear speech: {noise}", "leave it out, or label it")
         return chosen, kept
 
-    def _undivided(self, label: str) -> str:
-        """Return a label without parts that would be divided into phones, though they are noise; count these."""
-        if self.rules.segment == "labels":
+    def _undivided(self, label: str, is_alone: bool) -> str:
+        """Return a label without parts that would be divided into phones, though they are none; count these.
+
+        One that `is_alone` may be a word in IPA, such as ``sil``.
+        """
+        if self.rules.segment != "ipa" or (is_alone and label in SILENCES):
             return label
-        kinds = {part: kind_of_phone(part) for part in label.split() if part not in SILENCES}
+        kinds = {part: kind_of_phone(part) for part in label.split()}
         for part in filter(kinds.get, label.split()):
             self._nonspeech.found[kinds[part] or "noise"][part] += 1
         return " ".join(part for part in label.split() if not kinds.get(part)) if any(kinds.values()) else label

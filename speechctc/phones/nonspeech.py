@@ -116,8 +116,7 @@ class NonSpeech:
         Lines may begin with who speaks: ``INT:``, ``SPEAKER 1:``, or a name that most lines begin with.
         """
         tokens = text.split() if self._is_plain(text) else self._told(text)
-        if len(tokens) == 1 and tokens[0].lower() in _MAY_BE_NONE:
-            self.found["word"][tokens[0]] += 1
+        self.found["word"].update(line for line in map(str.strip, text.splitlines()) if line.lower() in _MAY_BE_NONE)
         return tokens
 
     def _is_plain(self, text: str) -> bool:
@@ -154,7 +153,7 @@ class NonSpeech:
             text = (
                 "".join(self._phone(part, is_known, silence) if part else "" for part in parts) if parts[1:] else whole
             )
-            if text and not (text == silence != label and written[-1:] == [silence]):  # a pause is one label
+            if text and not (text in (silence, ANY) and text != label and written[-1:] == [text]):  # one after another
                 written.append(text)
         return written
 
@@ -276,11 +275,13 @@ class NonSpeech:
 def _kind_of_bare(token: str, alone: bool) -> Kind | None:
     """Return what a word without brackets is; None: a word, or punctuation."""
     name = token.rstrip(".,;:!") or token
+    if _BARE_MARK.fullmatch(token) or (_TIME.fullmatch(name) and name[0] == "#"):
+        return "mark"
     if name in _BARE_PAUSES or _PAUSE.fullmatch(name) or (alone and name == "SP"):
         return "pause"
     if name in _BARE_NOISES or _BARE_NOISE.fullmatch(name) or (alone and name == "?"):
         return "noise"
-    return "mark" if _TIME.fullmatch(name) and name[0] == "#" or _BARE_MARK.fullmatch(token) else None
+    return None
 
 
 def _kind_of_span(span: str) -> tuple[Kind | None, str]:

@@ -199,3 +199,37 @@ def test_the_config_of_the_universal_set(recordings: Path) -> None:
     train = by_language(recordings, *rows)
     corpus = read_corpus(load_config("ipa", [f"corpus.tables={{train: {train}, dev: {silence(train)}}}"]).corpus)
     assert phones(corpus) == {"1": "tʃ e ɪ n d b ɔ ɪ", "2": "ʈʂ ɨ ʈʂ o ŋ", "3": "p a d ɪ k a s s i a a s"}
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "[noise] Dw i eisiau (0.5)",
+        "INT: Dw i xxx eisiau",
+        "sp Dw {BR} i (yn chwerthin) eisiau <unk>",
+        "Dw i eisiau ((aneglur))",
+    ],
+)
+def test_what_is_no_speech_is_not_learned(recordings: Path, marked: str) -> None:
+    train = table(recordings, "train", "1\ta.wav\tDw i eisiau", f"2\tb.wav\t{marked}", "3\tc.wav\t[sŵn]")
+    corpus = read(train, language="cy", ignore=("(yn chwerthin)",))
+    plain, other = sorted((each for each in corpus.utterances()), key=lambda each: each.id)
+    assert plain.phones == other.phones == tuple("d uː ɨ əɪ ʃ aɨ".split())
+    (note,) = [note for note in corpus.notes if note.startswith("no words: ")]
+    assert "[sŵn] (1)" in note and corpus.rejected["train"][0].reason.count("no words in it") == 1
+    absent = [warning for warning in corpus.warnings if "corpus.ignore" in warning]
+    assert bool(absent) == ("chwerthin" not in marked)
+
+
+def test_tiers_of_words_have_pauses_and_noise(tmp_path: Path) -> None:
+    labels = ["sp", "Dw i", "[sŵn]", "eisiau {NS}", "<eps>", "uhm"]
+    soundfile.write(tmp_path / "a.wav", np.zeros(16000), 16000)
+    tier = {"words": [Interval(k / 10, k / 10 + 0.1, label) for k, label in enumerate(labels)]}
+    (tmp_path / "a.TextGrid").write_text(textgrid_text(1.0, tier), encoding="utf-8")
+    corpus = read_corpus(
+        CorpusConfig(kind="textgrid", root=tmp_path, words_tier="words", language="cy", ignore=("uhm",))
+    )
+    (utterance,) = corpus.utterances()
+    assert utterance.phones == tuple("d uː ɨ əɪ ʃ aɨ".split()) and utterance.words == ("Dw", "i", "eisiau")
+    (note,) = [note for note in corpus.notes if note.startswith("no words: ")]
+    assert all(f"{label} (1)" in note for label in ("sp", "[sŵn]", "{NS}", "<eps>")) and not corpus.warnings
