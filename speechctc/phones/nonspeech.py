@@ -29,19 +29,23 @@ UNCLEAR = frozenset(TABLES["noise_labels"].split())
 CODES = frozenset(TABLES["noise_codes"].split())
 _PAUSES_IN_BRACKETS = frozenset(TABLES["pauses"].split())
 _EVENTS, _WITH_EVENTS = frozenset(TABLES["events"].split()), frozenset(TABLES["with_events"].split())
-_SAID_WITH = re.compile(rf"(?:{'|'.join(TABLES['said_with'].split())})[-_ ](\w[\w' -]*)", re.IGNORECASE)
+_SAID_WITH = re.compile(rf"(?:{'|'.join(TABLES['said_with'].split())})[-_](\w[\w'-]*)", re.IGNORECASE)
 
 _LENGTH = r"(?:\d{1,2}|\d*[.,]\d+)\s*(?:s|sec|secs|seconds|ms)?|[.·…–—-]+"  # of a pause: 0.5, or dots
-_PAUSE = re.compile(rf"\(\s*(?:{_LENGTH})\s*\)|[!<]?SIL(?:_[A-Z]+)?>?|sil_[A-Z]+")  # sil_S: with its place in the word
+_PAUSE = re.compile(  # SIL_S: with its place in the word, as Kaldi writes it
+    rf"\(\s*(?:{_LENGTH})\s*\)|[!<]?SIL(?:_[A-Z]+)?>?|sil_[A-Z]+|sil[0-2]|[=#~+_]+"
+)
 _NOISE = re.compile(
-    r"\*+|\(\([^()|]*\)\)|([<\[({])\W*[a-z]{3}[a-z0-9 _.:'-]*[>\])}]|[<\[{][A-Z][A-Z_]+[>\]}]|\(\?+\)", re.IGNORECASE
+    r"\*+|%[^\W\d]+|SPN_[A-Z]|\(\([^()|]*\)\)|\(\?+\)|[<\[{][A-Z][A-Z_]+[>\]}]"
+    r"|[<\[({]\W*(?i:[a-z]{3}[a-z0-9 _.:'-]*)[>\])}]"
 )
 _SIGNS = re.compile(r"([()|])")
 
 # Bare words that are none in any text, and those that are only as they are spelt here.
-_BARE_PAUSES = frozenset(("sil", "sp", "SIL", "h#", "#", "~", "+", "_", "!ENTER", "!EXIT"))
-_BARE_NOISES = frozenset(("spn", "SPN", "nsn", "xxx", "XXX", "xx", "yyy", "www"))
-_BARE_NOISE = re.compile(r"%[^\W\d]+|&[-+=~*]\S+|\?{2,}|\*{2,}")  # %hes and CHAT's &-uh, &=laughs
+_BARE_PAUSE = re.compile(r"sil|sp|SIL|h\#|[#~+_]+|!ENTER|!EXIT|SENT-START|SENT-END")
+_BARE_NOISE = re.compile(  # CHAT's xxx and &=laughs, %hes, breath as .hh, laughter as @@
+    r"spn|SPN|nsn|xxx?|XXX|yyy|www|%[^\W\d]+|&[-+=~*]\S*|\?{2,}|\*{2,}|\.h+|h{2,}|@+"
+)
 _BARE_MARK = re.compile(r"[=^°↑↓/\\♪♫]+|>{1,3}|\+\W+")  # CHAT's +...
 _MAY_BE_NONE = frozenset(("pause", "silence", "noise", "unk", "laughter", "laughs", "unclear", "inaudible"))
 
@@ -54,9 +58,10 @@ _SPAN = re.compile(
     re.IGNORECASE,
 )
 _ANY_SIGN = re.compile(  # that the labels below have; most texts have none
-    r"[()\[\]{}<>*#%&+~_=^°↑↓/\\♪♫!（）［］【】｛｝＜＞：]|:(?!\S)|\?\?|^\s*\?|(?<!\S)[.…]|\b(?:sil|spn?|nsn|x{2,3}|yyy|www)\b",
+    r"[()\[\]{}<>*#%&+~_=^°@↑↓/\\♪♫!（）［］【】｛｝＜＞：]|:(?!\S)|\?\?|^\s*\?|(?<!\S)[.…]|\b(?:sent-\w+|h+|sil|spn?|nsn|x{2,3}|yyy|www)\b",
     re.IGNORECASE,
 )
+_BOTH_SIDES = re.compile(r"^([A-Z@%]{1,5})\b(.*)\1$")  # <X so and so X>
 _WIDE = str.maketrans("（）［］【】｛｝＜＞", "()[][]{}<>")
 _TIME = re.compile(r"[\[<({#]?\d{1,2}:\d\d(?::\d\d)?(?:[-.,]\d+)?(?:\s*-+>?\s*\d{1,2}:\d\d[\d:.,]*)?[\])>}#]?")
 _LINE = re.compile(
@@ -277,9 +282,9 @@ def _kind_of_bare(token: str, alone: bool) -> Kind | None:
     name = token.rstrip(".,;:!") or token
     if _BARE_MARK.fullmatch(token) or (_TIME.fullmatch(name) and name[0] == "#"):
         return "mark"
-    if name in _BARE_PAUSES or _PAUSE.fullmatch(name) or (alone and name == "SP"):
+    if _BARE_PAUSE.fullmatch(name) or _PAUSE.fullmatch(name) or (alone and name == "SP"):
         return "pause"
-    if name in _BARE_NOISES or _BARE_NOISE.fullmatch(name) or (alone and name == "?"):
+    if _BARE_NOISE.fullmatch(name) or (alone and name == "?"):
         return "noise"
     return None
 
@@ -296,7 +301,7 @@ def _kind_of_span(span: str) -> tuple[Kind | None, str]:
         return "pause", ""
     if len(name) > 1 and name.replace(" ", "-") in _PAUSES_IN_BRACKETS or name.split()[:1] == ["pause"]:
         return "pause", ""
-    if span[0] == "#" or (_TIME.fullmatch(inside) and span[0] != "("):
+    if span[0] == "#" or _TIME.fullmatch(inside) or name == "sic":
         return "mark", ""
     if (said := _SAID_WITH.fullmatch(inside)) and span[0] in "[<{" and not _is_event(said[1].lower()):
         return None, said[1]
@@ -307,7 +312,7 @@ def _kind_of_span(span: str) -> tuple[Kind | None, str]:
     if not inside or (span[0] == "[" and inside[0] in "/:=%+^!<>*") or inside[0] == "/" or inside == "s":
         return "mark", ""
     if span[0] == "<" and len(inside.split()) > 1 and "=" not in inside:
-        return None, inside
+        return ("mark", "") if name.startswith("v ") else (None, _BOTH_SIDES.sub(r"\2", inside))  # VTT's <v Anna>
     return (None, span) if is_surely_ipa(inside) else ("noise", "")
 
 
