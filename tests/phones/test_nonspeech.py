@@ -7,7 +7,10 @@ import pytest
 from speechctc.phones.inventory import CMU39, TIMIT61
 from speechctc.phones.nonspeech import ANY, NonSpeech, kind_of_phone
 
-PAUSES = "(0.5) (.) (...) (2) (1,5s) [pause] (Pause) <p:> <eps> <sil> <SIL> sil sp SIL !SIL SIL_S {SL} # _ ~ + <P> [silence] ## SENT-END"
+PAUSES = (
+    "## SENT-END (0.5) (.) (...) (2) (1,5s) [pause] (Pause) <p:> <eps> <sil> <SIL> sil"
+    " sp SIL !SIL SIL_S {SL} # _ ~ + <P> [silence]"
+)
 NOISES = (
     "[noise] (laughs) <unk> <UNK> {BR} {NS} {laugh} ((unclear)) xxx yyy www &-uh &=laughs %hes <breath> spn <usb>"
     " *wash* <VOCNOISE> {B_TRANS} <SPOKEN_NOISE> [vocalized-noise] (lachen) [смех] （笑） [door_slam] ??? (Husten)"
