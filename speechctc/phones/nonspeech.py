@@ -61,6 +61,7 @@ _ANY_SIGN = re.compile(  # that the labels below have; most texts have none
     r"[()\[\]{}<>*#%&+~_=^°@↑↓/\\♪♫!（）［］【】｛｝＜＞：]|:(?!\S)|\?\?|^\s*\?|(?<!\S)[.…]|\b(?:sent-\w+|h+|sil|spn?|nsn|x{2,3}|yyy|www)\b",
     re.IGNORECASE,
 )
+_LONG_PAUSE = re.compile(r"pause (?:\w+=\S+|[\d.,]+ ?\w{0,3})")  # [pause 2.5 s], <pause dur="1"/>
 _BOTH_SIDES = re.compile(r"^([A-Z@%]{1,5})\b(.*)\1$")  # <X so and so X>
 _WIDE = str.maketrans("（）［］【】｛｝＜＞", "()[][]{}<>")
 _TIME = re.compile(r"[\[<({#]?\d{1,2}:\d\d(?::\d\d)?(?:[-.,]\d+)?(?:\s*-+>?\s*\d{1,2}:\d\d[\d:.,]*)?[\])>}#]?")
@@ -74,12 +75,12 @@ _INITIALS = re.compile(r"\*[A-Z0-9_]{1,12}|[A-Z]{1,4}\d{0,3}|[A-Z]{2,12}[ _-]?\d
 @lru_cache(maxsize=4096)
 def kind_of_phone(label: str) -> Kind | None:
     """Return what a label among phones is, in small letters or capitals; None: it may be a phone."""
-    name = label.strip().lower()
+    name = label.strip().lower().replace("ː", ":")
     inside = name.strip("<>[](){}").strip()
     in_brackets = inside != name
     if name in PAUSES or label in PAUSES or _PAUSE.fullmatch(label):
         return "pause"
-    if in_brackets and inside in _PAUSES_IN_BRACKETS and name != "(p)":
+    if in_brackets and inside in _PAUSES_IN_BRACKETS and (len(inside) > 1 or name == "<p>"):
         return "pause"
     is_noise = name in UNCLEAR or (in_brackets and _is_event(inside)) or _NOISE.fullmatch(label)
     return "noise" if is_noise else None
@@ -153,18 +154,17 @@ class NonSpeech:
         """
         written: list[str] = []
         for label in labels:
-            whole = self._phone(label, is_known, silence)
-            parts = _SIGNS.split(label) if whole == label != ANY and not is_known(label) else [whole]
-            text = (
-                "".join(self._phone(part, is_known, silence) if part else "" for part in parts) if parts[1:] else whole
-            )
+            text = self._phone(label, is_known, silence)
+            if text == label and not is_known(label):  # in a group, signs touch labels
+                text = "".join(self._phone(part, is_known, silence) for part in _SIGNS.split(label) if part)
             if text and not (text in (silence, ANY) and text != label and written[-1:] == [text]):  # one after another
                 written.append(text)
         return written
 
     def absent(self) -> list[str]:
         """Return the labels to ignore that did not occur."""
-        whole = {label for label in self._ignored if "," in label and not self._met.isdisjoint(label.split(","))}
+        parts = {label: {*map(str.strip, label.split(","))} for label in self._ignored if "," in label}
+        whole = {label for label in parts if parts[label] & self._met}
         return sorted(self._ignored - self._met - whole)
 
     def notes(self, what: str, noise_as: str = "left out", silence: str = "") -> list[str]:
@@ -220,7 +220,7 @@ class NonSpeech:
         if not labels:
             return text
         lines = sum(map(bool, map(str.strip, text.splitlines())))
-        shouted = not any(letter.islower() for letter in _LINE.sub("", text))
+        shouted = _LINE.sub("", text).isupper()
 
         def is_speaker(label: str) -> bool:
             if _ROLE.fullmatch(label) or label.startswith("*"):
@@ -293,19 +293,15 @@ def _kind_of_span(span: str) -> tuple[Kind | None, str]:
     """Return what stands in brackets, or None and its words; IPA stays in its brackets."""
     inside = span.strip("()[]{}<>#*").strip()
     name = " ".join(inside.lower().split()).strip("!/;,")
-    if (
-        _PAUSE.fullmatch(f"({inside})")
-        and (span[0] == "(" or inside.strip(".…"))
-        or (name in _PAUSES_IN_BRACKETS and span != "(p)")
-    ):
+    if _PAUSE.fullmatch(f"({inside})") and (span[0] == "(" or inside.strip(".…")):  # [...] is left out by an author
         return "pause", ""
-    if len(name) > 1 and name.replace(" ", "-") in _PAUSES_IN_BRACKETS or name.split()[:1] == ["pause"]:
+    if (name.replace(" ", "-") in _PAUSES_IN_BRACKETS and span != "(p)") or _LONG_PAUSE.fullmatch(name):
         return "pause", ""
     if span[0] == "#" or _TIME.fullmatch(inside) or name == "sic":
         return "mark", ""
     if (said := _SAID_WITH.fullmatch(inside)) and span[0] in "[<{" and not _is_event(said[1].lower()):
         return None, said[1]
-    if _is_event(name) or name in UNCLEAR - _MAY_BE_NONE or span[:2] == "((" or span[0] == "*":
+    if _is_event(name) or re.fullmatch(r"x{2,3}|yyy|www|\?+|h+|hx", name) or span[:2] == "((" or span[0] == "*":
         return "noise", ""
     if span[0] == "(":
         return None, inside

@@ -22,6 +22,7 @@ PHRASES = (
     "[speaks Welsh]",
     "(clears throat)",
     "((so he said))",
+    "[pause for thought]",
     "[laughs softly]",
     "(räuspert sich)",
 )
@@ -71,6 +72,7 @@ def test_words_that_look_like_one_stay(text: str) -> None:
 
 def test_words_in_parentheses_stay_alternatives() -> None:
     assert words("(small boats) near (1996)") == ("( small boats ) near ( 1996 )", {})
+    assert words("(click) (garbage) (pause for thought)") == ("( click ) ( garbage ) ( pause for thought )", {})
     assert words("(the [noise] boat)") == ("( the * boat )", {"noise": 1})
 
 
@@ -117,42 +119,12 @@ def test_what_was_taken_is_said_once_with_counts() -> None:
 
 
 def test_phones_are_told_from_pauses_and_noise() -> None:
-    pauses = [
-        "h#",
-        "sil",
-        "sp",
-        "pau",
-        "epi",
-        "<p:>",
-        "_",
-        "#",
-        "",
-        "(0.5)",
-        "(.)",
-        "SIL_S",
-        "SIL",
-        "<eps>",
-        "{SL}",
-        "-",
-    ]
-    noises = [
-        "?",
-        "xxx",
-        "(laugh)",
-        "spn",
-        "VOCNOISE",
-        "{B_TRANS}",
-        "[breath]",
-        "<unk>",
-        "((x))",
-        "{NS}",
-        "***",
-        "[Smack]",
-    ]
-    assert {kind_of_phone(label) for label in pauses} == {"pause"}
+    pauses = "h# sil sp pau epi <p:> <pː> _ # (0.5) (.) SIL_S SIL <eps> {SL} - #h sil1 <s>".split()
+    noises = "? xxx (laugh) spn VOCNOISE {B_TRANS} [breath] <unk> ((x)) {NS} *** [Smack] SPN_S %hes".split()
+    assert {kind_of_phone(label) for label in (*pauses, "")} == {"pause"}
     assert {kind_of_phone(label) for label in noises} == {"noise"}
     phones = [*(phone for phone in TIMIT61 if phone not in ("h#", "pau", "epi")), *CMU39]
-    others = ["(ə)", "[tʰ]", "[ts]", "<dz>", "{", "@", "<", "ʔ", "(p)", "ns", "ǃ", "tʃ", "a˥˧", "<b>"]
+    others = "(ə) [tʰ] [ts] <dz> { @ < ʔ (p) [p] (h) [hh] ns ǃ tʃ a˥˧ <b>".split()
     assert {label: kind for label in (*phones, *others) if (kind := kind_of_phone(label))} == {}
 
 
