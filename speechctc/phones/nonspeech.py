@@ -36,7 +36,7 @@ _PAUSE = re.compile(  # SIL_S: with its place in the word, as Kaldi writes it
     rf"\(\s*(?:{_LENGTH})\s*\)|[!<]?SIL(?:_[A-Z]+)?>?|sil_[A-Z]+|sil[0-2]|[=#~+_]+"
 )
 _NOISE = re.compile(
-    r"\*+|%[^\W\d]+|SPN_[A-Z]|\(\([^()|]*\)\)|\(\?+\)|[<\[{][A-Z][A-Z_]+[>\]}]"
+    r"\*+|%[^\W\d]+|(?:SPN|spn)_[A-Z]|x{4,}|\(\([^()|]*\)\)|\(\?+\)|[<\[{][A-Z][A-Z_]+[>\]}]"
     r"|[<\[({]\W*(?i:[a-z]{3}[a-z0-9 _.:'-]*)[>\])}]"
 )
 _SIGNS = re.compile(r"([()|])")

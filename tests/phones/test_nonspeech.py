@@ -120,7 +120,7 @@ def test_what_was_taken_is_said_once_with_counts() -> None:
 
 def test_phones_are_told_from_pauses_and_noise() -> None:
     pauses = "h# sil sp pau epi <p:> <pː> _ # (0.5) (.) SIL_S SIL <eps> {SL} - #h sil1 <s>".split()
-    noises = "? xxx (laugh) spn VOCNOISE {B_TRANS} [breath] <unk> ((x)) {NS} *** [Smack] SPN_S %hes".split()
+    noises = "? xxx (laugh) spn VOCNOISE {B_TRANS} [breath] <unk> ((x)) {NS} *** [Smack] SPN_S spn_S xxxx %hes".split()
     assert {kind_of_phone(label) for label in (*pauses, "")} == {"pause"}
     assert {kind_of_phone(label) for label in noises} == {"noise"}
     phones = [*(phone for phone in TIMIT61 if phone not in ("h#", "pau", "epi")), *CMU39]
