@@ -172,8 +172,8 @@ class Transcribed(Recordings):
         "the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt, .TextGrid "
         "or .eaf, in this order.")] = None
     words: Annotated[Path | None, Option(metavar="PLACE", help=
-        "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid or .eaf; a folder of such "
-        "files named like the recordings; or a table with the columns id, audio and words. Needs --language or "
+        "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid, .eaf or .WRD; a folder of "
+        "such files named like the recordings; or a table with the columns id, audio and words. Needs --language or "
         "--dictionary.")] = None
     language: opt.WordLanguage = None
     dictionary: opt.Dictionary = None
@@ -190,6 +190,9 @@ class Transcribed(Recordings):
     silence: Annotated[str | None, Option(metavar="PHONES", help=
         'Phones of the model that may stand between words: "pau sil". Default: with --words all of its labels of '
         'silence, else none; "" for none.')] = None
+    ignore: Annotated[list[str] | None, Option("--ignore", metavar="LABEL[,LABEL]...", help=
+        "Labels that are neither words nor phones, beside those that are known ([noise], sp, xxx): each is placed as "
+        "any sound. May be given several times.")] = None
     first_variant: Annotated[bool, Option("--first-variant", help=
         "Take the first pronunciation of each word. Default: of several, the one that fits the recording best; JSON "
         "and the outputs of score-phones name it.")] = False
@@ -315,7 +318,9 @@ def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, languag
 
     how = given.misfits, given.silence, given.symbols == "own"
     placing = choose_placing(recogniser.inventory, labels, given.dictionary, language, *how)
-    placing = placing._replace(show_intervals=given.intervals, first_variant=given.first_variant)
+    placing = placing._replace(
+        show_intervals=given.intervals, first_variant=given.first_variant, ignored=tuple(given.ignore or ())
+    )
     return placing._replace(in_language=None) if given.language else placing
 
 

@@ -142,7 +142,8 @@ class CorpusConfig(Section):
     channel: int | None = Field(None, ge=1)
     """channel of the recordings to read, counted from 1; null: the mean of all channels"""
     ignore: tuple[str, ...] = ()
-    """labels to leave out because they are not phones (all kinds but timit and demo)"""
+    """labels to leave out because they are neither phones nor words, beside pauses and noise among words ([noise], sp,
+    xxx), which are left out in any case (all kinds but timit and demo)"""
     dev_share: float = Field(0.1, gt=0, lt=1)
     """share of the training speakers that become dev where the corpus has no dev split"""
     demo: DemoConfig = DemoConfig()

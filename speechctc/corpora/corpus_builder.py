@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from speechctc.audio import ffmpeg
 from speechctc.config.schema import CorpusConfig
-from speechctc.core.errors import counted, first_few
+from speechctc.core.errors import InputError, counted, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.phones.inventory import (
     FOUND,
@@ -28,14 +27,11 @@ from speechctc.phones.inventory import (
     with_code_points,
 )
 from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, mixed_notations, read_map
+from speechctc.phones.nonspeech import NonSpeech, is_pause, is_unclear, kind_of_phone
 from speechctc.phones.pronouncer import PhoneMapper
 
 if TYPE_CHECKING:
     from speechctc.corpora.word_phones import WordPhones
-
-PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
-UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))
-_NOISE = re.compile(r"\*+|([<\[({])\W*[a-z]{3}[a-z _.-]*[>\])}]")  # *** and <laugh>, [laughter], (cough)
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
 LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
@@ -79,6 +75,7 @@ class CorpusBuilder:
         self._form = cache(nfc)  # equal labels are one object, so that a large corpus takes less memory
         self._ignored = frozenset(map(nfc, self.ignored))
         self._left_out: Counter[str] = Counter()
+        self._nonspeech = NonSpeech()
         self._written: Counter[str] = Counter()  # labels before marks are split off, where each should be a phone
 
     def keeps(self, label: str) -> bool:
@@ -94,7 +91,7 @@ class CorpusBuilder:
         Raises
         ------
         InputError
-            A label is not in the phone set.
+            A label is not in the phone set, or all are noise that is left out.
         """
         labels = tuple(map(self._form, raw))
         if self.rules.is_plain and self._ignored.isdisjoint(labels):
@@ -103,14 +100,43 @@ class CorpusBuilder:
             if self.rules.segment == "labels":
                 self._written.update(labels)
             used = [k for k, label in enumerate(labels) if label not in self._ignored]
-            pairs = [(phone, k) for k in used for phone in self.rules.phones(labels[k])]
+            pairs = [
+                (phone, k) for k in used for phone in self.rules.phones(self._undivided(labels[k], len(labels) == 1))
+            ]
             kept = [k for phone, k in pairs if phone not in self._ignored]
             chosen = [phone for phone, _ in pairs if phone not in self._ignored]
             self._left_out.update(label for label in labels if label in self._ignored)
             self._left_out.update(phone for phone, _ in pairs if phone in self._ignored)
         if self.phones is not None:
+            chosen, kept = self._speech(chosen, kept, self.phones)
             chosen = self.phones.decode(self.phones.encode(chosen))
+        if not chosen and (
+            noise := first_few([each for each in labels if is_unclear(each) and each not in self._ignored])
+        ):
+            raise InputError(f"no phones in it, only noise and unclear speech: {noise}", "leave it out, or label it")
         return chosen, kept
+
+    def _undivided(self, label: str, is_alone: bool) -> str:
+        """Return a label without parts that would be divided into phones, though they are none; count these.
+
+        One that `is_alone` may be a word in IPA, such as ``sil``.
+        """
+        if self.rules.segment != "ipa" or (is_alone and label in SILENCES):
+            return label
+        kinds = {part: kind_of_phone(part) for part in label.split()}
+        for part in filter(kinds.get, label.split()):
+            self._nonspeech.found[kinds[part] or "noise"][part] += 1
+        return " ".join(part for part in label.split() if not kinds.get(part)) if any(kinds.values()) else label
+
+    def _speech(self, chosen: list[str], kept: list[int], phones: Inventory) -> tuple[list[str], list[int]]:
+        """Return labels without pauses and noise that a named set lacks, and the index of each; count these."""
+        lacking = {label for label in set(chosen) if phones.normalise(label) not in phones.phones}
+        if not (others := {label: kind for label in lacking if (kind := kind_of_phone(label))}):
+            return chosen, kept
+        for label in filter(others.__contains__, chosen):
+            self._nonspeech.found[others[label]][label] += 1
+        left = [k for k, label in enumerate(chosen) if label not in others]
+        return [chosen[k] for k in left], [kept[k] for k in left]
 
     def to_corpus(self, dev_share: float, without_dev: bool, words: WordPhones | None = None) -> Corpus:
         """Return the corpus; where `without_dev`, a share of the training utterances becomes dev.
@@ -133,7 +159,8 @@ class CorpusBuilder:
             self.warnings.append(f"corpus.map names labels that do not occur: {first_few(unused)}")
         if self._left_out:
             self.notes.append(f"labels left out, as corpus.ignore says: {counted(self._left_out)}")
-        if absent := sorted(self._ignored - set(self._left_out)):
+        self.notes += self._nonspeech.notes("phones")
+        if absent := sorted(self._ignored - set(self._left_out) - (words.met if words else set())):
             self.warnings.append(f"corpus.ignore names labels that do not occur: {first_few(absent)}")
         everything = [utterance for split in SPLITS for utterance in self.utterances[split]]
         if self.phones is None:
@@ -222,17 +249,6 @@ def spellings(counts: Counter[str]) -> list[str]:
 def notation_pairs(counts: Counter[str]) -> list[str]:
     """Return the labels in ARPABET or X-SAMPA beside those of the same sound in IPA, with their counts."""
     return [f"{label} ({counts[label]}) and {sound} ({counts[sound]})" for label, sound in mixed_notations(counts)]
-
-
-def is_pause(label: str) -> bool:
-    """Return whether a label means a pause, in small letters or capitals."""
-    return label.lower() in PAUSES or label in PAUSES
-
-
-def is_unclear(label: str) -> bool:
-    """Return whether a label means noise or unclear speech, in small letters or capitals, or in brackets."""
-    name = label.lower()
-    return name in UNCLEAR or (not is_pause(label) and _NOISE.fullmatch(name) is not None)
 
 
 def not_phones(counts: Counter[str]) -> Iterator[tuple[str, Counter[str], str]]:

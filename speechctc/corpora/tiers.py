@@ -35,9 +35,10 @@ from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
-from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
+from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
 from speechctc.phones.label_rules import is_tone
+from speechctc.phones.nonspeech import NonSpeech, is_pause
 
 TEXTGRID = ".textgrid"
 TAIL = 0.05  # seconds that labels may end after their recording
@@ -266,7 +267,8 @@ class TierReader:
         except InputError:  # reported when the labels are read
             return []
         named = [(words.language_of(*self._names(labelled, tier)), tier) for tier in tiers]
-        texts = [(name, " ".join(each.label for each in tier.entries if _is_word(each.label))) for name, tier in named]
+        spoken = NonSpeech(self._config.ignore).spoken
+        texts = [(name, " ".join(spoken(each.label) for each in tier.entries)) for name, tier in named]
         return [(language, text) for language, text in texts if words.can_read(language)]
 
     def _names(self, labelled: LabelledRecording, tier: Tier) -> Iterator[str]:
@@ -310,8 +312,10 @@ class TierReader:
         shift, words = labelled.origin, self._words
         entries = [each._replace(start=each.start + shift, end=each.end + shift) for each in tier.entries]
         _check(labelled, tier, entries, self._config.segment == "labels" and words is None)
-        spoken = [each for each in entries if words is None or _is_word(each.label)]
-        spoken = [each for each in spoken if self.builder.keeps(each.label)]
+        spoken = [each for each in entries if self.builder.keeps(each.label)]
+        if words is not None:
+            texts = (each._replace(label=words.spoken(each.label)) for each in spoken)
+            spoken = [each for each in texts if each.label]
         beside = _words(labelled, tier, star, self._config)
         language = self._language(labelled, tier, words) if words is not None else ""
         for piece in _pieces(spoken, labelled.seconds, tier, self._config):
@@ -395,10 +399,6 @@ def _tones(labelled: LabelledRecording, tier: Tier, config: CorpusConfig) -> dic
     return {round(each.end + labelled.origin, 3): each.label for each in entries}
 
 
-def _is_word(label: str) -> bool:
-    return label.lower() not in PAUSES | UNCLEAR
-
-
 def _within(time: float, piece: Piece) -> float:
     return min(max(time, piece.start), piece.end) - piece.start
 
@@ -420,7 +420,7 @@ def _check(labelled: LabelledRecording, tier: Tier, entries: Sequence[Interval],
 def _pieces(spoken: Sequence[Interval], seconds: float, tier: Tier, config: CorpusConfig) -> list[Piece]:
     if tier.points or not spoken:
         return [Piece(0, len(spoken) - 1, 0.0, seconds)]
-    spans = [Span(max(each.start, 0.0), min(each.end, seconds), each.label in PAUSES) for each in spoken]
+    spans = [Span(max(each.start, 0.0), min(each.end, seconds), is_pause(each.label)) for each in spoken]
     several = config.segment != "labels" or config.words_tier is not None  # phones in a label: it may hold a pause
     return cut(spans, seconds, config.max_gap, config.max_seconds, several)
 
@@ -458,7 +458,7 @@ def _speaks(tier: Tier, utterance: Utterance, origin: float) -> bool:
     start, end = utterance.stretch or (0.0, float("inf"))
     first = bisect_right(tier.entries, start - origin, key=lambda each: each.end)
     during = takewhile(lambda each: each.start < end - origin, islice(tier.entries, first, None))
-    return any(each.label not in PAUSES for each in during)
+    return any(not is_pause(each.label) for each in during)
 
 
 class Span(NamedTuple):

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
-from speechctc.audio.annotations import MAX_OVERLAP, Interval, choose_tier, read_phn, read_textgrid
+from speechctc.audio import sound_file
+from speechctc.audio.annotations import MAX_OVERLAP, PHN_RATE, Interval, choose_tier, read_phn, read_textgrid
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import TIERS, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
 from speechctc.core import written
 from speechctc.core.errors import InputError, first_few
+from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.table_rows import is_table as looks_like_table
 from speechctc.phones.inventory import nfc
+from speechctc.phones.nonspeech import kind_of_phone
 
 TEXTS = (".lab", ".txt")
-FILES = (".phn", *TEXTS, ".textgrid", EAF)
-NAMES = {"phones": ".PHN, .lab, .txt, .TextGrid or .eaf", "words": ".lab, .txt, .TextGrid or .eaf"}
+FILES = {"phones": (".phn", *TEXTS, ".textgrid", EAF), "words": (*TEXTS, ".textgrid", EAF, ".wrd")}
+NAMES = {"phones": ".PHN, .lab, .txt, .TextGrid or .eaf", "words": ".lab, .txt, .TextGrid, .eaf or .WRD"}
 Labels = Literal["phones", "words"]
 SHOWN = 40  # signs of a phrase in an error
+
+_TIMIT_TEXT = re.compile(r"\s*(\d{1,9})\s+(\d{1,9})\s+([^\W\d].*\S)\s*")
+TIMIT_TEXT = (
+    "the two numbers at the beginning of a text are TIMIT's, the samples of its recording, and not read as words"
+)
+MAX_SURPLUS = 0.01  # share of the samples by which TIMIT's number may differ
 
 
 class Phrase(NamedTuple):
@@ -108,10 +118,25 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
         return _of_elan(file, recording, tier, choice.limits)
     if ending == ".textgrid":
         return _of_intervals(file, read_textgrid(file, tier), choice.limits)
-    if ending == ".phn":
-        return Transcript(tuple(each.label for each in read_phn(file)), file)
+    if ending in (".phn", ".wrd"):
+        return _of_intervals(file, read_phn(file), choice.limits)
     text, note = read_text(file)
-    return Transcript(tuple(text.split()), file, note)
+    if choice.labels == "phones":
+        return Transcript(tuple(text.split()), file, note)
+    if ending == ".txt" and (sentence := _of_timit(text, file, recording)):
+        text, note = sentence, "; ".join(filter(None, [note, TIMIT_TEXT]))
+    return Transcript(tuple(filter(None, map(str.strip, text.splitlines()))), file, note)
+
+
+def _of_timit(text: str, file: Path, recording: Path) -> str:
+    """Return the sentence of a .TXT of TIMIT, after its first and last sample; ``""`` of other texts."""
+    match = _TIMIT_TEXT.fullmatch(text)
+    if match is None or int(match[2]) <= int(match[1]):
+        return ""
+    about, siblings = attempt(sound_file.info, recording), Siblings()
+    samples = [] if isinstance(about, InputError) else [about.frames, about.seconds * PHN_RATE]
+    fits = any(abs(int(match[2]) - each) <= MAX_SURPLUS * each for each in samples)
+    return match[3] if fits or siblings.find(file, [".phn", ".wrd"]) else ""
 
 
 def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Transcript:
@@ -131,10 +156,15 @@ def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Tra
 
 def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None) -> Transcript:
     """Return labels in the order of time, with their times as limits or without."""
-    parts = [Phrase(start, end, tuple(label.split())) for start, end, label in intervals]
+    parts = [Phrase(start, end, _parts(label)) for start, end, label in intervals]
     if not (any(len(part.labels) > 1 for part in parts) if limits is None else limits):
         return Transcript(tuple(each.label for each in intervals), file)
     return Transcript(tuple(label for part in parts for label in part.labels), file, "", _limits(str(file), parts))
+
+
+def _parts(label: str) -> tuple[str, ...]:
+    """Return the labels of an interval; one of what is no phone may have spaces."""
+    return (label,) if kind_of_phone(label) else tuple(label.split())
 
 
 def _limits(where: str, parts: Sequence[Phrase]) -> tuple[Phrase, ...]:
@@ -194,7 +224,7 @@ def read_in(
 
 
 def _endings(choice: TranscriptOptions) -> tuple[str, ...]:
-    return TIERS if choice.tier else FILES if choice.labels == "phones" else FILES[1:]
+    return TIERS if choice.tier else FILES[choice.labels]
 
 
 def _read_each(
@@ -232,7 +262,7 @@ def _notes_on_names(pairs: Sequence[tuple[Path, Path]]) -> dict[Path, str]:
 def is_table(file: Path) -> bool:
     """Return whether a file is a table: it has no ending of a transcript, or is .txt with a tab in its first line."""
     if file.suffix.lower() != ".txt":
-        return file.suffix.lower() not in FILES
+        return file.suffix.lower() not in {*FILES["phones"], *FILES["words"]}
     try:
         return "\t" in read_text(file).text.partition("\n")[0]
     except InputError:
@@ -312,7 +342,7 @@ def _audio(base: Path, row: Row) -> str:
 
 
 def _labels_of(row: Row, labels: Labels) -> tuple[str, ...] | None:
-    return row.phones if labels == "phones" else tuple(row.words.split()) or None
+    return row.phones if labels == "phones" else (row.words,) if row.words.strip() else None
 
 
 def _merged(table: Path, rows: Sequence[Row], choice: TranscriptOptions) -> dict[Row, tuple[Phrase, ...]]:

@@ -16,6 +16,7 @@ from speechctc.audio.recordings import Recording
 from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
+from speechctc.corpora.spoken import without_nonspeech
 from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.alignment import AlignOptions, Hearing
 from speechctc.inference.output import (
@@ -35,6 +36,7 @@ from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.label_rules import may_be_phone
+from speechctc.phones.nonspeech import ANY
 from speechctc.phones.pronouncer import Pronouncer, check_length
 
 PhrasesOrError = tuple[Phrase, ...] | InputError  # a transcript to place, or the reason why there is none
@@ -62,6 +64,8 @@ class Placing(NamedTuple):
         Of the pronunciations of a word, only the first is taken.
     in_language : callable, optional
         Returns this for words of a language that a table names; None: all are read alike.
+    ignored : tuple of str
+        Labels that are neither phones nor words, beside those that are known.
     """
 
     pronouncer: Pronouncer | None = None
@@ -71,6 +75,7 @@ class Placing(NamedTuple):
     show_intervals: bool = False
     first_variant: bool = False
     in_language: Callable[[str], Placing] | None = None
+    ignored: tuple[str, ...] = ()
 
 
 def choose_placing(
@@ -177,6 +182,8 @@ def align(
     note_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
     tasks = [task for task in tasks if task.recording in left]
+    tasks, left_out = without_nonspeech(tasks, None if placing.pronouncer else recogniser.inventory, placing.ignored)
+    reporter.note(*left_out)
     misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed
     if placing.pronouncer:
         placing.pronouncer.detect_ipa(_texts(tasks))
@@ -254,7 +261,7 @@ def _items(labels: Sequence[str], inventory: Inventory, placing: Placing) -> Ite
     """Return the items of phones or words."""
     pronouncer, hearing = placing.pronouncer, placing.hearing
     if pronouncer is None:
-        told = None if is_arpabet(labels) else hearing
+        told = None if is_arpabet([label for label in labels if label != ANY]) else hearing
         return parse_phones(labels, inventory.phones, lambda label: _phone(label, inventory, told))
     return parse_words(" ".join(labels), lambda text: _read(text, pronouncer, placing))
 

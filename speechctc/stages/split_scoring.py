@@ -28,7 +28,7 @@ from speechctc.metrics.edits import right_phones
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.phones.articulation import match_phones
-from speechctc.phones.inventory import SILENCES, Inventory, inventory_of
+from speechctc.phones.inventory import BURSTS, Inventory, inventory_of
 from speechctc.phones.label_rules import (
     Folding,
     are_strings,
@@ -37,15 +37,13 @@ from speechctc.phones.label_rules import (
     parse_folding,
     without_marks,
 )
+from speechctc.phones.nonspeech import LEFT_OUT, kind_of_phone
 
 HEARD = "corpus.uncorrected=false"
 """The setting that leaves labels out that a model wrote and nobody corrected: they say nothing of a model."""
 
 UNFOLDED = parse_folding("none")
 Times = tuple[tuple[float, float], ...]
-
-_BURSTS = {f"{stop}cl": (stop, *more) for stop, more in zip("bdgptk", ((), ("jh",), (), (), ("ch",), ()), strict=True)}
-"""TIMIT's closures, and the phones that they begin."""
 
 
 class ScoredUtterance(NamedTuple):
@@ -168,6 +166,7 @@ def score_split(
     known = MARKS if "length" in KEYS_OF_KIND.get(config.corpus.kind, KEYS_OF_OWN) else ()
     rules = [f"{key}: {rule}" for key in known if (rule := getattr(config.corpus, key)) != "keep"]
     notes += [f"labels are read as the model's were, with {', '.join(rules)} (section corpus)"] if rules else []
+    notes += [note for note in corpus.notes if note.startswith(LEFT_OUT)]
     corpus, kept = keep_dev(corpus, config, recogniser.checkpoint, reporter)
     notes += kept
     notes += filter(None, [corpus.repeats(split)] if _is_own(config, recogniser.checkpoint) else [])
@@ -382,9 +381,11 @@ def in_notation_of(
     if counts.keys() <= set(phones):
         return tuple(utterances), []
     matches = match_phones(tuple(counts), phones)
-    pauses = {label for label in counts if label in SILENCES and label not in matches}
+    known = {*phones, *(label for label, match in matches.items() if match.how != "nearness")}
+    kinds = {label: kind_of_phone(label) for label in counts if label not in known}
+    pauses, noise = ({label for label in kinds if kinds[label] == kind} for kind in ("pause", "noise"))
     written = {label: match.phone for label, match in matches.items() if match.how != "nearness"}
-    known = {*written, *pauses}
+    known = {*written, *pauses, *noise}
     known |= {label for label in counts if set(folding.apply([label])) <= set(folding.apply(phones))} - set(phones)
     lacking = Counter({label: count for label, count in counts.items() if label not in known})
     # a letter of IPA that is another phone in ARPABET, such as y, must not count as that
@@ -393,11 +394,14 @@ def in_notation_of(
     notes = [f"labels are compared in the model's notation: {first_few(pairs, 12)}"] if pairs else []
     if pauses:
         notes.append(f"labels of pauses are left out, because the model has none: {first_few(sorted(pauses))}")
+    if noise:
+        there = counted(Counter({label: counts[label] for label in noise}))
+        notes.append(f"labels of noise and unclear speech are left out: {there}; what is recognised there is an error")
     if lacking:
         share = 100 * sum(lacking.values()) / max(sum(counts.values()), 1)
         what = f"labels of phones that the model does not have are errors ({share:.0f} % of all)"
         notes.append(f"{what}: {counted(lacking)}; score.fold can leave marks out")
-    return tuple(_rewritten(each, written, pauses) for each in utterances), notes
+    return tuple(_rewritten(each, written, pauses | noise) for each in utterances), notes
 
 
 def _rewritten(utterance: Utterance, written: Mapping[str, str], pauses: Container[str]) -> Utterance:
@@ -406,7 +410,7 @@ def _rewritten(utterance: Utterance, written: Mapping[str, str], pauses: Contain
     phones = [written.get(label, label) for label in labels]
 
     def is_joined(k: int) -> bool:
-        bursts = _BURSTS.get(labels[k], ()) if phones[k] != labels[k] else ()
+        bursts = BURSTS.get(labels[k], ()) if phones[k] != labels[k] else ()
         return k + 1 < len(phones) and phones[k + 1] in bursts
 
     kept = [k for k, label in enumerate(labels) if label not in pauses and not is_joined(k)]

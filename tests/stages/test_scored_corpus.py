@@ -6,9 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
@@ -184,3 +186,24 @@ def test_a_closure_of_timit_and_its_burst_are_one_phone() -> None:
     said = Utterance("a", Path("a.wav"), ("h#", "tcl", "t", "ix", "tcl", "ch", "bcl", "l", "dcl", "d"))
     model = ["t", "ih", "ch", "b", "l", "d", "iy"]
     assert in_notation_of(model, [said])[0][0].phones == ("t", "ih", "ch", "b", "l", "d")
+
+
+def test_labels_of_noise_are_no_errors_of_a_model(tiny_model: Path, tmp_path: Path) -> None:
+    plain = write_grids(tmp_path / "plain/test", {})
+    marked = write_grids(tmp_path / "marked/test", {})
+    for file in marked.glob("*.TextGrid"):
+        tier = [*read_textgrid(file, "phones"), Interval(5.0, 5.1, "sp"), Interval(5.1, 5.2, "[laugh]")]
+        file.write_text(textgrid_text(5.3, {"phones": tier}))
+        samples, rate = soundfile.read(marked / f"{file.stem}.wav")
+        for folder in (plain, marked):
+            soundfile.write(folder / f"{file.stem}.wav", np.concatenate([samples, np.zeros(6 * rate)]), rate)
+    for phones in ("auto", "found"):
+        first, other = (
+            scored(tiny_model, "corpus.kind=textgrid", f"corpus.root={folder.parent}", "corpus.max_gap=null", *more)
+            for folder, more in ((plain, ()), (marked, (f"corpus.phones={phones}",)))
+        )
+        assert (other.counts.errors, other.counts.reference_phones) == (
+            first.counts.errors,
+            first.counts.reference_phones,
+        )
+        assert any("[laugh]" in note for note in other.notes), other.notes
