@@ -6,7 +6,7 @@ Nothing is changed. The corpus is read by the readers of extraction, so that the
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -455,8 +455,12 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
         except InputError as error:
             problem = problem or f"; {error}"
             continue
+        alike = defaultdict[str, list[str]](list)
+        for tier in found:
+            alike[tier_key(tier.name)].append(tier.name.strip())
         for tier in (tier for tier in found if not tier.points):
-            of_name = tiers.setdefault(tier_key(tier.name), TierLabels(tier.name))
+            key = tier_key(tier.name) if len({*alike[tier_key(tier.name)]}) == 1 else tier.name
+            of_name = tiers.setdefault(key, TierLabels(tier.name))
             of_name.paths.add(path)
             of_name.entries += [entry for entry in tier.entries if entry.label]
     kind = "ELAN file" if grids and grids[0].suffix.lower() == EAF else "TextGrid"
@@ -467,33 +471,37 @@ def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
     if not fit:
         return "", f"not used: {plural(len(grids), kind)}, none of whose tiers looks like phones: {described}"
     best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -len(tier.paths), tier.mean_seconds))
-    name = _pattern([tier.name for tier in fit], best.name)
-    if name == best.name:
-        name = "|".join([name, *_instead(best, fit, tiers.get(tier_key("confidence")))])
+    name = "|".join(_in_place(best, fit, tiers.get(tier_key("confidence"))))
     return name, f"tiers of the {kind}s: {described}; {name!r} is taken for the phones (corpus.tier)"
 
 
-def _instead(best: TierLabels, fit: Sequence[TierLabels], drafts: TierLabels | None) -> list[str]:
-    """Return the names that a tier of phones has in files without the best one."""
-    apart = [tier for tier in fit if best.paths.isdisjoint(tier.paths)]
-    if apart and drafts and best.paths <= drafts.paths:  # decode's name is not what people call their own tier
-        return [min(apart, key=lambda tier: (_NAMES.search(tier.name) is None, tier.mean_seconds)).name]
-    return [tier.name for tier in apart if _NAMES.search(tier.name)]
+def _in_place(best: TierLabels, fit: Sequence[TierLabels], drafts: TierLabels | None) -> list[str]:
+    """Return the names or patterns of the tiers of phones: that of the best one, and those in files without it."""
+    first, same = _pattern(fit, best)
+    paths = set[Path]().union(*(tier.paths for tier in same))
+    apart = [tier for tier in fit if paths.isdisjoint(tier.paths)]
+    if apart and drafts and paths <= drafts.paths:  # decode's name is not what people call their own tier
+        apart = [min(apart, key=lambda tier: (_NAMES.search(tier.name) is None, tier.mean_seconds))]
+    else:
+        apart = [tier for tier in apart if _NAMES.search(tier.name)]
+    return [*dict.fromkeys([first, *(_pattern(apart, tier)[0] for tier in apart)])]
 
 
-def _pattern(names: Sequence[str], best: str) -> str:
-    """Return a pattern for the tiers of several speakers, such as ``*-phones``; the best name where it is the only one.
+def _pattern(tiers: Sequence[TierLabels], best: TierLabels) -> tuple[str, list[TierLabels]]:
+    """Return a pattern for the tiers of several speakers, such as ``*-phones``, and these tiers.
 
-    What `best` has before or after a word like *phones* and a sign is taken for a speaker.
+    What `best` has before or after a word like *phones* and a sign is taken for a speaker. Where it is the only one,
+    that is its name.
     """
     for pattern, place in ((r"(.+)([ \-_.:/@]\w+)", 2), (r"(\w+[ \-_.:/@])(.+)", 1)):
-        match = re.fullmatch(pattern, best)
+        match = re.fullmatch(pattern, best.name)
         if match is None or _NAMES.search(match[place]) is None:
             continue
-        like = [name for name in names if (name.endswith(match[2]) if place == 2 else name.startswith(match[1]))]
+        fixed = match[place]
+        like = [each for each in tiers if (each.name.endswith if place == 2 else each.name.startswith)(fixed)]
         if len(like) > 1:
-            return f"*{match[2]}" if place == 2 else f"{match[1]}*"
-    return best
+            return (f"*{fixed}" if place == 2 else f"{fixed}*"), like
+    return best.name, [best]
 
 
 def describe(survey: Survey) -> str:
