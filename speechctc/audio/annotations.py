@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, plural
 from speechctc.core.text_files import decode_text, read_bytes, read_text
 from speechctc.phones.inventory import nfc
 
@@ -70,7 +70,9 @@ def choose_tier(tiers: Sequence[Tier], path: Path, name: str) -> Tier:
     labelled = [tier for tier in named if any(each.label for each in tier.entries)]
     if len(labelled) > 1:
         count = sum(bool(each.label) for tier in labelled[1:] for each in tier.entries)
-        what = f"{path}: {len(labelled)} tiers are called {name!r}, and {count} labels are not in the first"
+        what = (
+            f"{path}: {len(labelled)} tiers are called {name!r}; the first lacks {plural(count, 'label')} of the others"
+        )
         raise InputError(what, f"give each a name of its own in {_by(path)}")
     return in_order((labelled or named)[0], path)
 

@@ -34,7 +34,7 @@ from speechctc.audio.recordings import (
 )
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
-from speechctc.core.errors import InputError, counted, first_few
+from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
@@ -331,7 +331,7 @@ class TierReader:
             except InputError as error:
                 errors.append(error)
                 if len(chosen) > 1:
-                    self.builder.rejected[split].append(Rejected(id, str(error)))
+                    self.builder.rejected[split].append(Rejected(f"{labelled.id}-{each.tier.name}", str(error)))
         if not found:
             raise errors[0]
         every = [utterance for *_, utterances in found for utterance in utterances]
@@ -476,10 +476,11 @@ def _chosen(labelled: LabelledRecording, pattern: str, words: str) -> list[Chose
         of_words = choose_tiers(labelled.tiers, labelled.file, words)
     except InputError:
         of_words = []
-    counts, before, by_speaker = Counter(star or tier.name for tier, star in found), Counter[str](), Counter[str]()
+    counts = Counter((star or tier.name).strip() for tier, star in found)
+    before, by_speaker = Counter[str](), Counter[str]()
     chosen = []
     for tier, star in found:
-        name, speaker = star or tier.name, star or tier.speaker
+        name, speaker = (star or tier.name).strip(), star or tier.speaker
         before[name] += 1
         mine = [each for each, other in of_words if len(of_words) == 1 or (other or each.speaker) == speaker]
         beside = mine[0] if len(of_words) == 1 else next(iter(mine[by_speaker[speaker] :]), None)
@@ -611,7 +612,7 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     twice = [
         Path(file.labelled.file.name)
         for file in files
-        if len({each.tier.name for each in file.tiers}) < len(file.tiers)
+        if len({each.tier.name.strip() for each in file.tiers}) < len(file.tiers)
     ]
     builder.warn_of(twice, note_text("same name"))
     if odd := [file.labelled.note for file in files if file.labelled.note]:
@@ -642,7 +643,7 @@ def _tiers(files: Sequence[FoundUtterances], config: CorpusConfig) -> str:
                 others[repr(tier.name) if any(each.label for each in tier.entries) else "without a label"] += 1
     read = ", ".join(f"{count} of {kind}" for kind, count in used.items())
     left = f"; {others.total()} not used: {counted(others)}" if others else ""
-    return note_text("tiers", met=used.total() + others.total(), files=len(files), read=read, left=left)
+    return note_text("tiers", met=used.total() + others.total(), files=plural(len(files), "file"), read=read, left=left)
 
 
 def _report_cuts(files: Sequence[FoundUtterances], builder: CorpusBuilder, config: CorpusConfig) -> None:

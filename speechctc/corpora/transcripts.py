@@ -13,7 +13,7 @@ from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import TIERS, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
 from speechctc.core import written
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.table import spelling_of
@@ -79,7 +79,7 @@ class TranscriptOptions(NamedTuple):
     labels : str
     limits : bool, optional
         The times of intervals, annotations and rows are limits of their labels; None: those of rows are, and those of
-        a tier if one of its annotations has several labels.
+        a tier if most of its labels stand in annotations of several.
     """
 
     tier: str | None = None
@@ -107,7 +107,7 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     if ending == EAF:
         return _of_elan(file, recording, tier, choice.limits)
     if ending == ".textgrid":
-        return _of_intervals(file, read_textgrid(file, tier), choice.limits)
+        return _of_intervals(file, read_textgrid(file, tier), choice.limits, tier)
     if ending == ".phn":
         return Transcript(tuple(each.label for each in read_phn(file)), file)
     text, note = read_text(file)
@@ -125,16 +125,26 @@ def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Tra
         return Transcript(tuple(each.label for each in tier.entries), file)
     origin = next((each.origin for each in media if each.stem == recording.stem), media[0].origin if media else 0.0)
     return _of_intervals(
-        file, [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries], limits
+        file, [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries], limits, name
     )
 
 
-def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None) -> Transcript:
-    """Return labels in the order of time, with their times as limits or without."""
+def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None, name: str) -> Transcript:
+    """Return labels in the order of time, with their times as limits or without; `name` is that of the tier.
+
+    The times of phrases are limits, those of words or phones are not: most labels tell which they are.
+    """
     parts = [Phrase(start, end, tuple(label.split())) for start, end, label in intervals]
-    if not (any(len(part.labels) > 1 for part in parts) if limits is None else limits):
-        return Transcript(tuple(each.label for each in intervals), file)
-    return Transcript(tuple(label for part in parts for label in part.labels), file, "", _limits(str(file), parts))
+    several = [part for part in parts if len(part.labels) > 1]
+    are_phrases = 2 * sum(len(part.labels) for part in several) > sum(len(part.labels) for part in parts)
+    labels = tuple(label for part in parts for label in part.labels)
+    if are_phrases if limits is None else limits:
+        return Transcript(labels, file, "", _limits(str(file), parts))
+    if not several or limits is False:
+        return Transcript(labels, file)
+    spaced = first_few([f"{_quoted(part)} at {part.start:.2f} s" for part in several])
+    what = f"{file}: {len(several)} of {plural(len(parts), 'label')} of the tier {name!r} are several"
+    return Transcript(labels, file, f"{what}: {spaced}; the tier is not taken for phrases (--limits takes it for them)")
 
 
 def _limits(where: str, parts: Sequence[Phrase]) -> tuple[Phrase, ...]:

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 from praatio import textgrid
 
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval, Tier, long_text, textgrid_text
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
@@ -350,3 +350,49 @@ def test_start_finds_the_tiers_of_several_speakers(tmp_path: Path) -> None:
     found = survey(tmp_path)
     assert found.config is not None and (found.config.kind, found.config.tier) == ("elan", "phones@*")
     assert {u.speaker for u in found.utterances} == {"A", "B"}
+
+
+def tiers_of(path: Path, *tiers: tuple[str, str]) -> None:
+    """Write a recording and a TextGrid of tiers, each a name and labels of 0.1 s; ``.``: none."""
+    soundfile.write(path.with_suffix(".wav"), np.zeros(8000), 8000)
+    made = [
+        Tier(
+            name, False, [Interval(k / 10, (k + 1) / 10, each) for k, each in enumerate(labels.split()) if each != "."]
+        )
+        for name, labels in tiers
+    ]
+    path.write_text(long_text(1.0, made))
+
+
+@pytest.mark.parametrize("second", ["phones", "phones "])
+def test_all_tiers_of_one_name_are_read_each_with_its_words(tmp_path: Path, second: str) -> None:
+    tiers_of(
+        tmp_path / "a.TextGrid", ("phones", "p q r"), ("words", "pqr"), (second, ". . . . s t"), ("words", ". . . . st")
+    )
+    corpus = read(tmp_path)
+    found = {u.id: (u.phones, u.words) for u in corpus.utterances()}
+    assert sorted(found.values()) == [(("p", "q", "r"), ("pqr",)), (("s", "t"), ("st",))]
+    assert len(found) == 2 and any("several tiers of the name" in each for each in corpus.warnings)
+
+
+def test_tiers_that_were_met_are_those_used_and_those_named(tmp_path: Path) -> None:
+    tiers_of(tmp_path / "a.TextGrid", ("phones", "p q"), ("words", "pq"), ("notes", "x"), ("empty", "."))
+    tiers_of(tmp_path / "b.TextGrid", ("phones", "q p"), ("Phones", "r"), ("notes", "x"))
+    tiers_of(tmp_path / "c.TextGrid", ("segments", "q p"))
+    corpus = read(tmp_path)
+    (note,) = [each for each in corpus.notes if each.startswith("tiers: ")]
+    assert note.startswith(
+        "tiers: 7 in 2 files with labels that are used: 2 of phones, 1 of words beside them; 4 not used"
+    )
+    assert "'notes' (2)" in note and "'Phones' (1)" in note and "without a label (1)" in note
+    assert len({u.audio for u in corpus.utterances()}) + sum(map(len, corpus.rejected.values())) == 3
+
+
+def test_start_finds_the_tiers_of_files_of_one_and_of_several_speakers(tmp_path: Path) -> None:
+    tiers_of(tmp_path / "both.TextGrid", ("anna - phones", "p q"), ("otto - phones", ". . . r p"))
+    tiers_of(tmp_path / "one.TextGrid", ("phones", "q p r"), ("words", "qpr"))
+    name, _ = phone_tier(sorted(tmp_path.glob("*.TextGrid")))
+    assert sorted(name.split("|")) == ["* phones", "phones"]
+    found = read(tmp_path, tier=name).utterances()
+    assert sum(len(u.phones) for u in found) == 7
+    assert {u.speaker for u in found} == {"anna", "otto", ""}
