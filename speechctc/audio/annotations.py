@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from speechctc.core.errors import InputError, plural
 from speechctc.core.text_files import decode_text, read_bytes, read_text
 from speechctc.phones.inventory import nfc
+from speechctc.phones.notations import from_praat
 
 _WILD = {"*": ".*", "?": "."}
 MAX_OVERLAP = 0.001  # seconds of overlap between neighbours that rounding explains
@@ -283,7 +284,7 @@ def _long_or_short(text: str) -> list[Tier]:
         [kind], [name], _, _, [count] = take(str, str, float, float, float)
         points = kind == "TextTier"
         starts, *ends, labels = take(*(float, str) if points else (float, float, str), count=int(count))
-        entries = list(map(Interval, starts, ends[0] if ends else starts, map(str.strip, labels)))
+        entries = list(map(Interval, starts, ends[0] if ends else starts, map(str.strip, from_praat(labels))))
         tiers.append(Tier(name, points, entries))
     if at < len(values):
         raise ValueError("more than it says")

@@ -334,7 +334,7 @@ def _suited(model: Path | None, language: str | None, *instead: str) -> Path | N
 
 def _with_symbols(options: OutputOptions, recogniser: Decoder, choice: str) -> OutputOptions:
     """Return the options with the notation of the phones, and print what it cannot write."""
-    from speechctc.phones.label_rules import choose_symbols
+    from speechctc.phones.notations import choose_symbols
 
     symbols = choose_symbols(recogniser.phones, choice)
     if symbols.note:

@@ -28,7 +28,7 @@ MAX_BASES = 20  # files in a chain of bases
 MAX_CHARACTERS = 1 << 18  # characters of a file
 MAX_VALUES = 20_000  # values of a file, each counted as often as aliases name it
 MAX_DEPTH = 30  # levels of nesting
-_NO_YAML = ("*", "&", "@", "`", "%")  # signs that no value of its own begins with in YAML: a pattern of tiers does
+_NO_YAML = ("*", "@", "`", "%")  # signs that no value of its own begins with in YAML: a pattern of tiers does
 _SECTIONS = {
     name: kind
     for name, field in Config.model_fields.items()

@@ -27,7 +27,9 @@ from speechctc.phones.inventory import (
     spelling_variants,
     with_code_points,
 )
-from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, mixed_notations, read_map
+from speechctc.phones.label_map import LabelMap, read_map
+from speechctc.phones.label_rules import KINDS, Kind, LabelRules, are_strings
+from speechctc.phones.notations import from_praat, from_xsampa, is_xsampa, mixed_notations
 from speechctc.phones.pronouncer import PhoneMapper
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class CorpusBuilder:
         marks: dict[Kind, str] = {kind: getattr(config, kind) for kind in KINDS}
         phones = None if config.phones in ("auto", FOUND) else named_inventory(config.phones)
         divided = [kind for kind in ("diphthongs", "affricates") if getattr(config, kind) == "split"]
-        builder = cls(phones, config.ignore, LabelRules(table.phones, config.segment, marks, divided))
+        builder = cls(phones, config.ignore, LabelRules(table.phones, config.segment, marks, divided, config.notation))
         builder.warnings += [table.note] * bool(table.note)
         return builder
 
@@ -96,7 +98,7 @@ class CorpusBuilder:
         InputError
             A label is not in the phone set.
         """
-        labels = tuple(map(self._form, raw))
+        labels = tuple(map(self._form, from_praat(list(raw))))
         if self.rules.is_plain and self._ignored.isdisjoint(labels):
             chosen, kept = list(labels), list(range(len(labels)))
         else:
@@ -206,11 +208,20 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
         warnings.append(note_text("spellings", groups=first_few(groups)))
     if pairs := notation_pairs(counts):
         warnings.append(note_text("notations", pairs=first_few(pairs)))
+    if is_xsampa(written) and is_xsampa(counts):
+        warnings.append(note_of_xsampa("xsampa", written))
     if are_strings(written):
         warnings.append(note_text("strings", labels=counted(written, 3)))
     for kind, there, names in not_phones(counts):
         warnings.append(note_text("doubtful", kind=kind, labels=counted(there), names=names))
     return warnings
+
+
+def note_of_xsampa(name: str, counts: Mapping[str, int]) -> str:
+    """Return a note with some of the labels that are X-SAMPA and not IPA, and their counts."""
+    return note_text(
+        name, labels=counted(Counter({each: counts[each] for each in counts if from_xsampa(each) != each}), 5)
+    )
 
 
 def spellings(counts: Counter[str]) -> list[str]:

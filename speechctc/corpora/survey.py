@@ -25,12 +25,14 @@ from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
+from speechctc.corpora.corpus_builder import note_of_xsampa
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, corpora_in, ending_of, read_rows
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
+from speechctc.phones.notations import is_xsampa
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 MAYBE = (".json", ".gz")  # some of these are manifests, and others something else
@@ -240,13 +242,18 @@ def _given(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def _divided(result: Survey, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusConfig, Corpus]:
-    """Return the corpus with its labels divided into IPA symbols, if they look like strings of these as written."""
-    if "segment" in result.given or config.phones != "found":
+    """Return the corpus with its labels read from X-SAMPA, or divided into IPA symbols, if they look so as written."""
+    if config.phones != "found" or not {"segment", "notation"} - set(result.given):
         return config, corpus
     as_written = config.model_copy(update=dict.fromkeys(MARKS, "keep"))
     written = corpus if config == as_written else read_corpus(as_written)
     counts = Counter(phone for utterance in written.utterances() for phone in utterance.phones)
-    if not are_strings(counts):
+    if "notation" not in result.given and is_xsampa(counts):
+        result.given["notation"] = "xsampa"
+        result.notes.append(note_of_xsampa("in xsampa", counts))
+        config = config.model_copy(update={"notation": "xsampa"})
+        return config, read_corpus(config)
+    if "segment" in result.given or not are_strings(counts):
         return config, corpus
     result.given["segment"] = "ipa"
     result.notes.append(note_text("divided", labels=counted(counts, 3)))

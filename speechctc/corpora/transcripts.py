@@ -20,6 +20,7 @@ from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.table_rows import is_table as looks_like_table
 from speechctc.phones.inventory import nfc
+from speechctc.phones.notations import from_praat
 
 TEXTS = (".lab", ".txt")
 FILES = (".phn", *TEXTS, ".textgrid", EAF)
@@ -452,9 +453,18 @@ def find_tasks(
 
 def _noted(tasks: list[Task], reporter: Reporter) -> list[Task]:
     """Return the tasks; print each note on how a transcript was read once."""
+    tasks = [task._replace(transcript=_of_praat(task.transcript)) for task in tasks]
     notes = [task.transcript.note for task in tasks if isinstance(task.transcript, Transcript)]
     reporter.warn(*filter(None, dict.fromkeys(notes)))
     return tasks
+
+
+def _of_praat(transcript: TranscriptOrError) -> TranscriptOrError:
+    """Return a transcript with Praat's backslash symbols as Unicode."""
+    if isinstance(transcript, InputError) or not any("\\" in label for label in transcript.labels):
+        return transcript
+    phrases = tuple(each._replace(labels=tuple(from_praat(each.labels))) for each in transcript.phrases)
+    return transcript._replace(labels=tuple(from_praat(transcript.labels)), phrases=phrases)
 
 
 def _known(

@@ -203,6 +203,8 @@ def _given(given: Mapping[str, Any]) -> dict[str, str]:
     values = {key: json.dumps(value, ensure_ascii=False) for key, value in given.items() if key not in written}
     if values.get("segment") == '"ipa"':
         values["segment"] = "ipa         # labels are strings of IPA, which are divided into phones"
+    if values.get("notation") == '"xsampa"':
+        values["notation"] = "xsampa   # labels are X-SAMPA or SAMPA, which are read as IPA"
     return values
 
 
