@@ -6,7 +6,7 @@ Nothing is changed. The corpus is read by the readers of extraction, so that the
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval, read_tiers, tier_key
-from speechctc.audio.eaf import ENDING as EAF
-from speechctc.audio.eaf import read_eaf
 from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import MARKS, CorpusConfig
@@ -29,6 +26,7 @@ from speechctc.corpora.corpus_builder import note_of_xsampa
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, corpora_in, ending_of, read_rows
+from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
@@ -103,7 +101,7 @@ class Survey:
     to_test : CorpusConfig or None
         How to read recordings that only the test split has.
     hints : set of str
-        Why there may be no labels, and a note says more: ``"mend"``, a table that seems to have them cannot be read;
+        Why there may be no labels, and a note says more: ``"mend"``, a table or tier that seems to have them cannot be read;
         ``"drafts"``, those of TextGrids or files of ELAN are no person's; ``"transcripts"``, they are of another kind.
     """
 
@@ -136,8 +134,11 @@ class Survey:
         """Return the config for files with tiers; None if no tier is given and none looks like phones."""
         if "tier" in self.given or "words_tier" in self.given:
             return self.config_of(kind=kind, root=str(self.folder), uncorrected=False)
-        tier, note = phone_tier(files)
+        tier, note, segment, to_mend = phone_tier(files)
+        self.hints |= {"mend"} if to_mend else set()
         self.notes.append(note)
+        if tier and segment != "labels":
+            self.given.setdefault("segment", segment)
         return self.config_of(kind=kind, root=str(self.folder), tier=tier, uncorrected=False) if tier else None
 
     @property
@@ -402,113 +403,6 @@ def _as_timit(result: Survey) -> CorpusConfig | None:
 
 
 _KINDS = {"table": _as_tables, "textgrid": _as_textgrids, "elan": _as_elan, "timit": _as_timit}
-
-MAX_TEXTGRIDS = 60  # TextGrids that are read to choose a tier
-MAX_MEAN_DURATION = 0.3  # longest mean duration of the labels of a tier of phones, s
-_NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$", re.IGNORECASE)
-_NUMBER = re.compile(r"[\d.,%+-]+")
-
-
-@dataclass
-class TierLabels:
-    """The labels of all tiers of one name in several files, and these files."""
-
-    name: str
-    paths: set[Path] = field(default_factory=set)
-    entries: list[Interval] = field(default_factory=list)
-
-    @property
-    def mean_seconds(self) -> float:
-        """Return the mean duration of a label, s."""
-        return sum(entry.end - entry.start for entry in self.entries) / max(len(self.entries), 1)
-
-    @property
-    def may_be_phones(self) -> bool:
-        """Return whether the labels look like phones: without spaces, short, of short duration, and not numbers."""
-        labels, count = [entry.label for entry in self.entries], len(self.entries)
-        words = sum(label.split() != [label] for label in labels)
-        numbers = sum(_NUMBER.fullmatch(label) is not None for label in labels)
-        are_short = sum(map(len, labels)) <= 3.5 * count and self.mean_seconds <= MAX_MEAN_DURATION
-        return are_short and words <= 0.02 * count and numbers < 0.5 * count
-
-    def to_text(self) -> str:
-        """Return a short description."""
-        examples = " ".join(entry.label for entry in self.entries[:4])[:30]
-        labels = plural(len(self.entries), "label")
-        return f"{self.name!r} ({labels}, mean duration {self.mean_seconds:.2f} s: {examples} ...)"
-
-
-def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
-    """Choose the tier whose labels look like phones.
-
-    Parameters
-    ----------
-    grids : sequence of Path
-        TextGrids or files of ELAN, of which at most about 60 are read, spread over all.
-
-    Returns
-    -------
-    name : str
-        A name, or a pattern where the tiers of several speakers look like phones, or names in place of each other
-        where files differ; empty if no tier does.
-    note : str
-        The tiers found and the one chosen, for the user.
-    """
-    tiers: dict[str, TierLabels] = {}
-    problem = ""
-    for path in grids[:: max(len(grids) // MAX_TEXTGRIDS, 1)]:
-        try:
-            found = (read_eaf if path.suffix.lower() == EAF else read_tiers)(path).tiers
-        except InputError as error:
-            problem = problem or f"; {error}"
-            continue
-        alike = defaultdict[str, list[str]](list)
-        for tier in found:
-            alike[tier_key(tier.name)].append(tier.name.strip())
-        for tier in (tier for tier in found if not tier.points):
-            key = tier_key(tier.name) if len({*alike[tier_key(tier.name)]}) == 1 else tier.name
-            of_name = tiers.setdefault(key, TierLabels(tier.name))
-            of_name.paths.add(path)
-            of_name.entries += [entry for entry in tier.entries if entry.label]
-    kind = "ELAN file" if grids and grids[0].suffix.lower() == EAF else "TextGrid"
-    if not tiers:
-        return "", f"not used: {plural(len(grids), kind)} without a tier of intervals{problem}"
-    described = "; ".join(tier.to_text() for tier in tiers.values())
-    fit = [tier for tier in tiers.values() if tier.may_be_phones]
-    if not fit:
-        return "", f"not used: {plural(len(grids), kind)}, none of whose tiers looks like phones: {described}"
-    best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -len(tier.paths), tier.mean_seconds))
-    name = "|".join(_in_place(best, fit, tiers.get(tier_key("confidence"))))
-    return name, f"tiers of the {kind}s: {described}; {name!r} is taken for the phones (corpus.tier)"
-
-
-def _in_place(best: TierLabels, fit: Sequence[TierLabels], drafts: TierLabels | None) -> list[str]:
-    """Return the names or patterns of the tiers of phones: that of the best one, and those in files without it."""
-    first, same = _pattern(fit, best)
-    paths = set[Path]().union(*(tier.paths for tier in same))
-    apart = [tier for tier in fit if paths.isdisjoint(tier.paths)]
-    if apart and drafts and paths <= drafts.paths:  # decode's name is not what people call their own tier
-        apart = [min(apart, key=lambda tier: (_NAMES.search(tier.name) is None, tier.mean_seconds))]
-    else:
-        apart = [tier for tier in apart if _NAMES.search(tier.name)]
-    return [*dict.fromkeys([first, *(_pattern(apart, tier)[0] for tier in apart)])]
-
-
-def _pattern(tiers: Sequence[TierLabels], best: TierLabels) -> tuple[str, list[TierLabels]]:
-    """Return a pattern for the tiers of several speakers, such as ``*-phones``, and these tiers.
-
-    What `best` has before or after a word like *phones* and a sign is taken for a speaker. Where it is the only one,
-    that is its name.
-    """
-    for pattern, place in ((r"(.+)([ \-_.:/@]\w+)", 2), (r"(\w+[ \-_.:/@])(.+)", 1)):
-        match = re.fullmatch(pattern, best.name)
-        if match is None or _NAMES.search(match[place]) is None:
-            continue
-        fixed = match[place]
-        like = [each for each in tiers if (each.name.endswith if place == 2 else each.name.startswith)(fixed)]
-        if len(like) > 1:
-            return (f"*{fixed}" if place == 2 else f"{fixed}*"), like
-    return best.name, [best]
 
 
 def describe(survey: Survey) -> str:

@@ -14,7 +14,8 @@ from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.survey import phone_tier, survey
+from speechctc.corpora.survey import survey
+from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.tiers import MIN_SILENCE, PAD, Piece, Span, cut
 from speechctc.inference.formats import audacity_text
 from speechctc.inference.result import Recognition
@@ -84,7 +85,7 @@ def test_corrected_drafts_beside_recordings_whose_tier_has_another_name(tmp_path
         write(tmp_path, f"new/{name}", "p q")
         tiers = {"phones": [Interval(0, 0.1, "p"), Interval(0.1, 0.2, "q")], "confidence": [Interval(0, 0.1, "0.5")]}
         (tmp_path / f"new/{name}.TextGrid").write_text(textgrid_text(1.0, tiers))
-    found, _ = phone_tier(sorted(tmp_path.rglob("*.TextGrid")))
+    found, *_ = phone_tier(sorted(tmp_path.rglob("*.TextGrid")))
     assert found == "phones|ħsejjes"
     assert len(list(read(tmp_path, tier=found).utterances())) == 4
 
@@ -169,7 +170,7 @@ def test_the_tier_of_phones_is_found_in_misspelt_textgrids(tmp_path: Path) -> No
     write(tmp_path, "a", "a b", tier="SEGM")
     write(tmp_path, "b", "s aa", tier="segm")
     (tmp_path / "c.TextGrid").write_text("nothing")
-    tier, note = phone_tier([tmp_path / f"{name}.TextGrid" for name in "abc"])
+    tier, note, *_ = phone_tier([tmp_path / f"{name}.TextGrid" for name in "abc"])
     assert tier == "SEGM" and "'SEGM' (4 labels" in note
 
 
@@ -391,7 +392,7 @@ def test_tiers_that_were_met_are_those_used_and_those_named(tmp_path: Path) -> N
 def test_start_finds_the_tiers_of_files_of_one_and_of_several_speakers(tmp_path: Path) -> None:
     tiers_of(tmp_path / "both.TextGrid", ("anna - phones", "p q"), ("otto - phones", ". . . r p"))
     tiers_of(tmp_path / "one.TextGrid", ("phones", "q p r"), ("words", "qpr"))
-    name, _ = phone_tier(sorted(tmp_path.glob("*.TextGrid")))
+    name, *_ = phone_tier(sorted(tmp_path.glob("*.TextGrid")))
     assert sorted(name.split("|")) == ["* phones", "phones"]
     found = read(tmp_path, tier=name).utterances()
     assert sum(len(u.phones) for u in found) == 7

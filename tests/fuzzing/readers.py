@@ -30,8 +30,8 @@ from speechctc.config.schema import Config, CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora import timit
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.survey import phone_tier
 from speechctc.corpora.table_rows import read_table
+from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_split, shard_path, write_shard
