@@ -28,7 +28,7 @@ from speechctc.phones.inventory import (
     with_code_points,
 )
 from speechctc.phones.label_map import LabelMap, read_map
-from speechctc.phones.label_rules import KINDS, Kind, LabelRules, are_strings
+from speechctc.phones.label_rules import KINDS, Kind, LabelRules, are_strings, is_syllable
 from speechctc.phones.notations import from_praat, from_xsampa, is_xsampa, mixed_notations
 from speechctc.phones.pronouncer import PhoneMapper
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
 UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))
 _NOISE = re.compile(r"\*+|([<\[({])\W*[a-z]{3}[a-z _.-]*[>\])}]")  # *** and <laugh>, [laughter], (cough)
+
+_SEVERAL = re.compile(r".+[,;?].*|[,;].+")  # t,d,s and aɪ?
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
 LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
@@ -141,6 +143,8 @@ class CorpusBuilder:
         if self.phones is None:
             counts = Counter(chain.from_iterable(each.phones for each in everything))
             self.warnings += doubtful_labels(counts, self._written or counts)
+            if self.rules.segment == "labels" and not are_strings(self._written or counts):
+                self.warnings += some_strings(everything)
         corpus = Corpus(
             {split: tuple(sorted(self.utterances[split], key=lambda utterance: utterance.id)) for split in SPLITS},
             phones.name,
@@ -210,11 +214,20 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
         warnings.append(note_text("notations", pairs=first_few(pairs)))
     if is_xsampa(written) and is_xsampa(counts):
         warnings.append(note_of_xsampa("xsampa", written))
+    if odd := Counter({label: counts[label] for label in counts if _SEVERAL.fullmatch(label)}):
+        warnings.append(note_text("several", labels=counted(odd, 5)))
     if are_strings(written):
         warnings.append(note_text("strings", labels=counted(written, 3)))
     for kind, there, names in not_phones(counts):
         warnings.append(note_text("doubtful", kind=kind, labels=counted(there), names=names))
     return warnings
+
+
+def some_strings(utterances: Sequence[Utterance]) -> list[str]:
+    """Return a warning if some utterances, but not most, have labels that look like strings of IPA."""
+    strings = [each.phones for each in utterances if 2 * sum(map(is_syllable, each.phones)) > len(each.phones)]
+    labels = counted(Counter(chain.from_iterable(strings)), 3)
+    return [note_text("some strings", count=len(strings), all=len(utterances), labels=labels)] * bool(strings)
 
 
 def note_of_xsampa(name: str, counts: Mapping[str, int]) -> str:

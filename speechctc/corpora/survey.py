@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -101,8 +101,9 @@ class Survey:
     to_test : CorpusConfig or None
         How to read recordings that only the test split has.
     hints : set of str
-        Why there may be no labels, and a note says more: ``"mend"``, a table or tier that seems to have them cannot be read;
-        ``"drafts"``, those of TextGrids or files of ELAN are no person's; ``"transcripts"``, they are of another kind.
+        Why there may be no labels, and a note says more: ``"mend"``, a table that seems to have them cannot be read;
+        ``"spaces"``, a tier seems to, but for spaces in labels; ``"drafts"``, those of TextGrids or files of ELAN are
+        no person's; ``"transcripts"``, they are of another kind.
     """
 
     folder: Path
@@ -135,7 +136,7 @@ class Survey:
         if "tier" in self.given or "words_tier" in self.given:
             return self.config_of(kind=kind, root=str(self.folder), uncorrected=False)
         tier, note, segment, to_mend = phone_tier(files)
-        self.hints |= {"mend"} if to_mend else set()
+        self.hints |= {"spaces"} if to_mend else set()
         self.notes.append(note)
         if tier and segment != "labels":
             self.given.setdefault("segment", segment)
@@ -146,10 +147,12 @@ class Survey:
         """What the recordings are if none of them can be trained on: ``what ...`` of notes.yaml."""
         if self.to_test:
             return "test"
-        return next((case for case in ("mend", "drafts", "transcripts") if case in self.hints), "unlabelled")
+        return next((case for case in ("mend", "drafts", "spaces", "transcripts") if case in self.hints), "unlabelled")
 
 
-def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
+def survey(
+    folder: Path, settings: Sequence[str] = (), earlier: Mapping[str, Any] | None = None, source: str = ""
+) -> Survey:
     """Find the recordings and labels in a folder, at any depth.
 
     Labels are read from tables, else from TextGrids, else from files of ELAN, else from .PHN files in TIMIT's layout.
@@ -159,6 +162,8 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     folder : Path
     settings : sequence of str
         Keys of the section ``corpus`` as ``corpus.key=value``, which replace what is found.
+    earlier : mapping, optional
+        Values of other keys of it, as the config `source` has them, if that was written for this folder.
 
     Raises
     ------
@@ -171,6 +176,10 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     found = attempt(find_recordings, [folder])
     recordings = [] if isinstance(found, InputError) else [recording.path for recording in found]
     result = Survey(folder, recordings, _given(settings), settings, left_out([folder]))
+    if taken := {key: value for key, value in (earlier or {}).items() if key not in result.given}:
+        result.given |= taken
+        values = ", ".join(f"corpus.{key}={value}" for key, value in taken.items())
+        result.notes.append(note_text("earlier", file=source, settings=values))
     for kind, find in _KINDS.items():
         if result.given.get("kind", kind) != kind:
             continue

@@ -280,12 +280,24 @@ def are_strings(counts: Mapping[str, int]) -> bool:
     consonant. They are not ARPABET, and either more than their symbols or with letters that only IPA has: names of
     classes such as ``low`` and ``high`` are neither.
     """
-    symbols = {label: [symbol for symbol in segment_ipa(label) if symbol.strip(_STRESS)] for label in counts}
+    symbols = {label: _symbols(label) for label in counts}
     strings = {label for label, parts in symbols.items() if _is_string(parts)}
     if 2 * len(strings) <= len(counts) or 2 * sum(counts[each] for each in strings) <= sum(counts.values()):
         return False
     used = {symbol for parts in symbols.values() for symbol in parts}
     return not is_arpabet(list(counts)) and (len(counts) > len(used) or not all(map(str.isascii, strings)))
+
+
+def _symbols(label: str) -> list[str]:
+    return [symbol for symbol in segment_ipa(label) if symbol.strip(_STRESS)]
+
+
+@cache
+def is_syllable(label: str) -> bool:
+    """Return whether a label is a syllable or word in IPA: at least three symbols, vowels and consonants."""
+    symbols = _symbols(label)
+    vowels = sum(plain(symbol)[:1] in _VOWELS for symbol in symbols)
+    return len(symbols) > 2 and 0 < vowels < len(symbols) and _is_string(symbols)
 
 
 def _is_string(symbols: Sequence[str]) -> bool:

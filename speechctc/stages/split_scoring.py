@@ -163,9 +163,9 @@ def score_split(
     """
     own = [HEARD, *(f"corpus.{key}={getattr(recogniser.config.corpus, key)}" for key in MARKS)]  # of any kind of corpus
     config = with_settings(recogniser.config, (*own, *overrides))
-    told = {each.partition("=")[0] for each in overrides}
+    keys = {each.partition("=")[0] for each in overrides}
     trained = with_settings(recogniser.config, own)
-    corpus, notes = _read_divided(config, trained, split, recogniser.phones, told)
+    corpus, notes = _read_divided(config, trained, split, recogniser.phones, keys)
     known = MARKS if "length" in KEYS_OF_KIND.get(config.corpus.kind, KEYS_OF_OWN) else ()
     rules = [f"{key}: {rule}" for key in known if (rule := getattr(config.corpus, key)) != "keep"]
     notes += [f"labels are read as the model's were, with {', '.join(rules)} (section corpus)"] if rules else []

@@ -20,6 +20,7 @@ from speechctc.corpora.tiers import MIN_SILENCE, PAD, Piece, Span, cut
 from speechctc.inference.formats import audacity_text
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.phones.label_rules import segment_ipa
 from tests.corpora.eaf_files import letters, write_eaf
 
 
@@ -397,3 +398,66 @@ def test_start_finds_the_tiers_of_files_of_one_and_of_several_speakers(tmp_path:
     found = read(tmp_path, tier=name).utterances()
     assert sum(len(u.phones) for u in found) == 7
     assert {u.speaker for u in found} == {"anna", "otto", ""}
+
+
+IPA = ["səkvɯ", "ʔut͡ɕʰiboɹa", "kɕiefɯ", "bor̥o", "tʰɯŋə", "məsi", "xapi", "ləʔu", "pinɯ", "ŋəka"]
+
+
+def strings(folder: Path, tier: str = "ipa", spaces: bool = False) -> list[str]:
+    """Write recordings of a second with one string of IPA each; return their phones."""
+    folder.mkdir(exist_ok=True)
+    for number, word in enumerate(IPA):
+        label = " ".join(segment_ipa(word)) if spaces else word
+        soundfile.write(folder / f"{number}.wav", np.zeros(8000), 8000)
+        (folder / f"{number}.TextGrid").write_text(textgrid_text(1.0, {tier: [Interval(0, 1, label)]}))
+    return sorted({phone for word in IPA for phone in segment_ipa(word)})
+
+
+@pytest.mark.parametrize(("tier", "spaces"), [("ipa", False), ("phones", False), ("Mary", False), ("Mary", True)])
+def test_a_string_of_ipa_for_each_recording_is_read_as_a_table_of_them(tmp_path: Path, tier: str, spaces: bool) -> None:
+    phones = strings(tmp_path, tier, spaces)
+    found = survey(tmp_path)
+    assert sorted({phone for u in found.utterances for phone in u.phones}) == phones
+    assert found.config is not None and found.config.segment == ("spaces" if spaces else "ipa")
+    assert len(found.utterances) == len(IPA) and not any(u.times for u in found.utterances)
+
+
+@pytest.mark.parametrize(
+    ("tier", "drafts"), [("ipa", 1), ("ipa", 9), ("phones", 1), ("phones", 5), ("phones", 9), ("Mary", 1), ("Mary", 5)]
+)
+def test_phones_with_times_beside_strings_of_ipa_do_not_make_these_phones(
+    tmp_path: Path, tier: str, drafts: int
+) -> None:
+    phones = strings(tmp_path, tier)
+    for number in range(drafts):
+        parts = [Interval(k / 20, (k + 1) / 20, each) for k, each in enumerate(segment_ipa(IPA[number]))]
+        (tmp_path / f"{number}.TextGrid").write_text(textgrid_text(1.0, {"phones": parts}))
+    found = survey(tmp_path)
+    assert sorted({phone for u in found.utterances for phone in u.phones}) == phones
+    assert len(found.utterances) == len(IPA)
+    if tier == "phones":  # read as the config of drafts alone would say
+        assert any("look like strings of IPA" in each for each in read(tmp_path).warnings)
+
+
+@pytest.mark.parametrize(
+    ("tier", "labels"), [("words", "ɖeka ɣeyiɣi ʋuʋu"), ("Mary", "salam la bei"), ("gloss", "dog")]
+)
+def test_words_are_no_strings_of_ipa(tmp_path: Path, tier: str, labels: str) -> None:
+    for name, word in enumerate(labels.split()):
+        soundfile.write(tmp_path / f"{name}.wav", np.zeros(8000), 8000)
+        (tmp_path / f"{name}.TextGrid").write_text(textgrid_text(1.0, {tier: [Interval(0, 1, word)]}))
+    assert phone_tier(sorted(tmp_path.glob("*.TextGrid"))).name == ""
+
+
+def test_labels_with_a_space_that_hide_a_tier_are_named(tmp_path: Path) -> None:
+    parts = [Interval(k / 20, (k + 1) / 20, "t, sil, d" if k == 4 else each) for k, each in enumerate("abcdefghijkl")]
+    (tmp_path / "a.TextGrid").write_text(textgrid_text(1.0, {"phones": parts}))
+    found = phone_tier([tmp_path / "a.TextGrid"])
+    assert found.name == "" and found.to_mend and "1 of 12 with a space: 't, sil, d' (1)" in found.note
+
+
+def test_labels_with_commas_are_told(tmp_path: Path) -> None:
+    write(tmp_path, "a", "t,d,s a s a")
+    write(tmp_path, "b", "a s aɪ? t,d,s")
+    (warning,) = [each for each in read(tmp_path).warnings if "comma" in each]
+    assert "t,d,s (2)" in warning and "aɪ? (1)" in warning

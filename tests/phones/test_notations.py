@@ -146,7 +146,7 @@ def test_labels_that_look_like_xsampa_are_told_and_read_where_asked() -> None:
     labels = XSAMPA["German"].split()
 
     def read(**settings: object) -> tuple[tuple[str, ...], list[str]]:
-        builder = CorpusBuilder.for_config(CorpusConfig(kind="textgrid", **settings))  # type: ignore[arg-type]
+        builder = CorpusBuilder.for_config(CorpusConfig(kind="textgrid", **settings))
         phones, _ = builder.labels(labels)
         return tuple(phones), [*builder.to_corpus(0.1, False).warnings]
 
