@@ -29,7 +29,7 @@ from speechctc.phones.inventory import (
 )
 from speechctc.phones.label_map import LabelMap, read_map
 from speechctc.phones.label_rules import KINDS, Kind, LabelRules, are_strings, is_syllable
-from speechctc.phones.notations import from_praat, from_xsampa, is_xsampa, mixed_notations
+from speechctc.phones.notations import from_praat, from_xsampa, is_xsampa, mixed_notations, unread_notation
 from speechctc.phones.pronouncer import PhoneMapper
 
 if TYPE_CHECKING:
@@ -214,6 +214,8 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
         warnings.append(note_text("notations", pairs=first_few(pairs)))
     if is_xsampa(written) and is_xsampa(counts):
         warnings.append(note_of_xsampa("xsampa", written))
+    if name := unread_notation(written):
+        warnings.append(note_text("unread notation", name=name, labels=counted(written, 8)))
     if odd := Counter({label: counts[label] for label in counts if _SEVERAL.fullmatch(label)}):
         warnings.append(note_text("several", labels=counted(odd, 5)))
     if are_strings(written):

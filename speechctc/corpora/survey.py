@@ -135,11 +135,13 @@ class Survey:
         """Return the config for files with tiers; None if no tier is given and none looks like phones."""
         if "tier" in self.given or "words_tier" in self.given:
             return self.config_of(kind=kind, root=str(self.folder), uncorrected=False)
-        tier, note, segment, to_mend = phone_tier(files)
+        tier, note, segment, to_mend, words = phone_tier(files)
         self.hints |= {"spaces"} if to_mend else set()
         self.notes.append(note)
         if tier and segment != "labels":
             self.given.setdefault("segment", segment)
+        if tier and words:
+            self.given.setdefault("words", words)
         return self.config_of(kind=kind, root=str(self.folder), tier=tier, uncorrected=False) if tier else None
 
     @property
@@ -279,14 +281,24 @@ def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     siblings = Siblings()
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
         result.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
-        beside = sum(siblings.find(path, [TEXTGRID]) is not None for path in result.recordings)
-        if beside and config.kind == "table":
-            result.notes.append(f"not used: {plural(beside, 'TextGrid')} of recordings; read by corpus.kind=textgrid")
     else:
         result.refused = sum(siblings.find(path, [TEXTGRID, ".phn"]) is not None for path in others.paths)
+    result.notes += _other_labels(result, config.kind, siblings)
     result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
     result.unlabelled = len(others.paths) - result.refused
     result.broken = others.unreadable
+
+
+def _other_labels(result: Survey, used: str, siblings: Siblings) -> Iterator[str]:
+    """Yield a note on files of labels of each kind that comes after the one that is used."""
+    grids = {grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None}
+    found = {"table": "", "textgrid": "", "elan": ""}
+    if grids:
+        found["textgrid"] = f"{plural(len(grids), 'TextGrid')} of recordings"
+    if files := eaf_files(result.folder):
+        found["elan"] = plural(len(files), "ELAN file")
+    later = [*found][[*found].index(used) + 1 :] if used in found else []
+    yield from (f"not used: {found[kind]}; read by corpus.kind={kind}" for kind in later if found[kind])
 
 
 def audio_facts(recordings: Iterable[Path]) -> AudioFacts:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from speechctc.audio.annotations import Interval, read_tiers, tier_key
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import read_eaf
-from speechctc.core.errors import InputError, counted, plural
+from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.label_rules import Segment, are_ipa_words, are_strings, segment_ipa
 
@@ -22,6 +22,7 @@ MAX_MEAN_DURATION = 0.3  # longest mean duration of the labels of a tier of phon
 MAX_SPACED = 0.02  # share of labels with a space that a tier of phones may have by mistake
 _NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$|\bipa\b", re.IGNORECASE)
 _WORDS = re.compile(r"word|ort|text|sent|gloss|transl|utter|phrase|note|comment", re.IGNORECASE)
+_WORD = re.compile(r"(?<![a-z])(words?|ort-mau)(?![a-z])", re.IGNORECASE)
 _NUMBER = re.compile(r"[\d.,%+-]+")
 
 
@@ -39,12 +40,15 @@ class PhoneTier(NamedTuple):
         How labels are divided into phones, as of `speechctc.phones.label_rules.LabelRules`.
     to_mend : bool
         Labels do not look like phones because of a few with a space, which the note names.
+    words : str
+        The tiers of words, if they are not simply called *words*; or ``""``.
     """
 
     name: str
     note: str
     segment: Segment = "labels"
     to_mend: bool = False
+    words: str = ""
 
 
 @dataclass
@@ -141,20 +145,24 @@ def phone_tier(files: Sequence[Path]) -> PhoneTier:
     fit = [tier for tier in tiers.values() if tier.segment is not None]
     if not fit:
         why = "".join(_why_not(tier) for tier in tiers.values())
-        what = f"not used: {plural(len(files), kind)}, none of whose tiers looks like phones: {described}{why}"
+        what = f"not used: {plural(len(files), kind)}, none of whose tiers looks like phones: {described}{why}{problem}"
         return PhoneTier("", what, to_mend=bool(why))
     chosen = _in_place(min(fit, key=_rank), fit, tiers.get(tier_key("confidence")))
     name = "|".join(dict.fromkeys(pattern for pattern, _ in chosen))
     found = {tier.segment for _, like in chosen for tier in like}
     segment: Segment = "ipa" if "ipa" in found else "spaces" if "spaces" in found else "labels"
+    others = [tier.name for tier in fit if not any(tier in like for _, like in chosen)]
     divided = "" if segment == "labels" else f", and divided into phones (corpus.segment: {segment})"
     note = f"tiers of the {kind}s: {described}; {name!r} is taken for the phones (corpus.tier){divided}"
-    return PhoneTier(name, note, segment)
+    if others:
+        note += f"; not taken, though they look like phones: {first_few(list(map(repr, others)))}"
+    return PhoneTier(name, note, segment, words=_words([*tiers.values()]))
 
 
 def _read(files: Sequence[Path]) -> tuple[dict[str, TierLabels], str]:
-    """Return the tiers of intervals by their names, and the first error."""
+    """Return the tiers of intervals by their names, and the first error and the tiers of points, in words."""
     tiers: dict[str, TierLabels] = {}
+    points = Counter[str]()
     problem = ""
     for path in files[:: max(len(files) // MAX_FILES, 1)]:
         try:
@@ -165,10 +173,13 @@ def _read(files: Sequence[Path]) -> tuple[dict[str, TierLabels], str]:
         alike = defaultdict[str, set[str]](set)
         for tier in found:
             alike[tier_key(tier.name)].add(tier.name.strip())
+        points.update(tier.name for tier in found if tier.points and tier.entries)
         for tier in (tier for tier in found if not tier.points):
             key = tier_key(tier.name) if len(alike[tier_key(tier.name)]) == 1 else tier.name
             of_name = tiers.setdefault(key, TierLabels(tier.name)).labels
             of_name.setdefault(path, []).extend(entry for entry in tier.entries if entry.label)
+    if points:
+        problem += f"; tiers of points, which corpus.tier=NAME reads without times: {counted(points)}"
     return tiers, problem
 
 
@@ -200,15 +211,24 @@ def _in_place(
     return [(first, same), *(_pattern(apart, tier) for tier in apart)]
 
 
-def _pattern(tiers: Sequence[TierLabels], best: TierLabels) -> tuple[str, list[TierLabels]]:
+def _words(tiers: Sequence[TierLabels]) -> str:
+    """Return the names or patterns of tiers of words, if another one than *words* is among them."""
+    found = [tier for tier in tiers if _WORD.search(tier.name) and tier.entries]
+    names = dict.fromkeys(_pattern(found, tier, _WORD)[0] for tier in found)
+    return "" if {tier_key(name) for name in names} <= {"words"} else "|".join(names)
+
+
+def _pattern(
+    tiers: Sequence[TierLabels], best: TierLabels, names: re.Pattern[str] = _NAMES
+) -> tuple[str, list[TierLabels]]:
     """Return a pattern for the tiers of several speakers, such as ``*-phones``, and these tiers.
 
-    What `best` has before or after a word like *phones* and a sign is taken for a speaker. Where it is the only one,
-    that is its name.
+    What `best` has before or after one of `names` and a sign is taken for a speaker. Where it is the only one, that is
+    its name.
     """
     for pattern, place in ((r"(.+)([ \-_.:/@]\w+)", 2), (r"(\w+[ \-_.:/@])(.+)", 1)):
         match = re.fullmatch(pattern, best.name)
-        if match is None or _NAMES.search(match[place]) is None:
+        if match is None or names.search(match[place]) is None:
             continue
         fixed = match[place]
         like = [each for each in tiers if (each.name.endswith if place == 2 else each.name.startswith)(fixed)]

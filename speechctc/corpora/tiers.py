@@ -609,12 +609,7 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     tiered = {u.speaker for file in files for u in file.utterances if u.speaker != file.labelled.speaker}
     builder.notes.append(_speakers(utterances, tiered))
     builder.notes.append(_tiers(files, config))
-    twice = [
-        Path(file.labelled.file.name)
-        for file in files
-        if len({each.tier.name.strip() for each in file.tiers}) < len(file.tiers)
-    ]
-    builder.warn_of(twice, note_text("same name"))
+    _report_odd(files, builder)
     if odd := [file.labelled.note for file in files if file.labelled.note]:
         builder.warnings.append(odd[0] + (f" (and {len(odd) - 1} more files)" if len(odd) > 1 else ""))
     _report_cuts(files, builder, config)
@@ -626,6 +621,17 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     lengths = [(each.stretch or (0.0, file.labelled.seconds), each.audio) for file in files for each in file.utterances]
     long = {Path(audio.name) for (start, end), audio in lengths if end - start > config.max_seconds}
     builder.warn_of(sorted(long), note_text("long", seconds=config.max_seconds))
+
+
+def _report_odd(files: Sequence[FoundUtterances], builder: CorpusBuilder) -> None:
+    """Add warnings on tiers of one name and on labels of no duration."""
+    names = {file.labelled.file: [each.tier.name.strip() for each in file.tiers] for file in files}
+    builder.warn_of(
+        [Path(path.name) for path, each in names.items() if len({*each}) < len(each)], note_text("same name")
+    )
+    entries = (entry for file in files for each in file.tiers if not each.tier.points for entry in each.tier.entries)
+    if empty := Counter(entry.label for entry in entries if entry.label and entry.end <= entry.start):
+        builder.warnings.append(note_text("no duration", labels=counted(empty, 5)))
 
 
 def _tiers(files: Sequence[FoundUtterances], config: CorpusConfig) -> str:

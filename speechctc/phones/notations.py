@@ -102,6 +102,19 @@ def xsampa_in_ipa(labels: Iterable[str]) -> dict[str, str]:
     return found if are_read and not all(map(sounds_of, own)) else {}
 
 
+def unread_notation(labels: Iterable[str]) -> str:
+    """Return the name of the notation that labels seem to be in, if it is one that is not read; else ``""``."""
+    own = [label for label in labels if label not in SILENCES and not _REMARK.fullmatch(label)]
+    if is_arpabet(own) or not all(map(str.isascii, own)):
+        return ""
+    if _is_disc(own):
+        return "DISC, of CELEX and LaBB-CAT"
+    signs = set("".join(own))
+    beside = {sign for sign in signs & _CAPITALS if sign.lower() in signs}
+    is_kirshenbaum = "&" in signs and "{" not in signs and "@" in signs and len(beside) >= MIN_SIGNS
+    return "Kirshenbaum's, of eSpeak" if is_kirshenbaum else ""
+
+
 def _is_disc(labels: Sequence[str]) -> bool:
     return all(len(label) == 1 for label in labels) and sum(label.isdecimal() for label in labels) >= MIN_SIGNS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from speechctc.audio.annotations import Interval, Tier, long_text, textgrid_text
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.corpora.corpus_builder import doubtful_labels
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import survey
 from speechctc.corpora.tier_choice import phone_tier
@@ -461,3 +463,37 @@ def test_labels_with_commas_are_told(tmp_path: Path) -> None:
     write(tmp_path, "b", "a s aɪ? t,d,s")
     (warning,) = [each for each in read(tmp_path).warnings if "comma" in each]
     assert "t,d,s (2)" in warning and "aɪ? (1)" in warning
+
+
+@pytest.mark.parametrize(
+    ("tiers", "words"),
+    [
+        ({"anna - phone": "p q", "anna - word": "pq"}, "anna - word"),
+        ({"phones_A": "p q", "phones_B": "r s", "words_A": "pq", "words_B": "rs"}, "words_*"),
+        ({"MAU": "p q", "ORT-MAU": "pq"}, "ORT-MAU"),
+        ({"phones": "p q", "words": "pq"}, ""),
+    ],
+)
+def test_tiers_of_words_are_found_beside_those_of_phones(tmp_path: Path, tiers: dict[str, str], words: str) -> None:
+    tiers_of(tmp_path / "a.TextGrid", *tiers.items())
+    assert phone_tier([tmp_path / "a.TextGrid"]).words == words
+    assert all(u.words for u in survey(tmp_path).utterances)
+
+
+def test_what_start_leaves_unread_is_named(tmp_path: Path) -> None:
+    points = [Tier("phones", True, [Interval(0.1, 0.1, "p")]), Tier("notes", False, [Interval(0, 1, "a long remark")])]
+    (tmp_path / "a.TextGrid").write_text(long_text(1.0, points))
+    assert "corpus.tier=NAME reads without times: phones (1)" in phone_tier([tmp_path / "a.TextGrid"]).note
+    tiers_of(tmp_path / "b.TextGrid", ("A", "p q"), ("B", "r s"))
+    assert "not taken, though they look like phones: 'B'" in phone_tier([tmp_path / "b.TextGrid"]).note
+    write_eaf(tmp_path / "c.eaf", {"phones": letters("pq", 0)})
+    assert "not used: 1 ELAN file; read by corpus.kind=elan" in survey(tmp_path).notes
+
+
+@pytest.mark.parametrize(
+    ("labels", "name"),
+    [("m 2 s I s t @ p 1 n t s 5 # $ J", "DISC"), ("m aI s I s t @ p eI n t & D d A O o a", "Kirshenbaum")],
+)
+def test_notations_that_are_not_read_are_named(labels: str, name: str) -> None:
+    counts = Counter(labels.split())
+    assert any(name in each for each in doubtful_labels(counts, counts))
