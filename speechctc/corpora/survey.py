@@ -178,10 +178,7 @@ def survey(
     found = attempt(find_recordings, [folder])
     recordings = [] if isinstance(found, InputError) else [recording.path for recording in found]
     result = Survey(folder, recordings, _given(settings), settings, left_out([folder]))
-    if taken := {key: value for key, value in (earlier or {}).items() if key not in result.given}:
-        result.given |= taken
-        values = ", ".join(f"corpus.{key}={value}" for key, value in taken.items())
-        result.notes.append(note_text("earlier", file=source, settings=values))
+    _take_over(result, earlier or {}, source)
     for kind, find in _KINDS.items():
         if result.given.get("kind", kind) != kind:
             continue
@@ -213,6 +210,14 @@ def survey(
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
         result.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
     return result
+
+
+def _take_over(result: Survey, earlier: Mapping[str, Any], source: str) -> None:
+    """Add the values of an earlier config where none are given, and a note on them."""
+    if taken := {key: value for key, value in earlier.items() if key not in result.given}:
+        result.given |= taken
+        values = ", ".join(f"corpus.{key}={value}" for key, value in taken.items())
+        result.notes.append(note_text("earlier", file=source, settings=values))
 
 
 def _transcripts(result: Survey) -> Iterator[Path]:

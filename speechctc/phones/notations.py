@@ -142,18 +142,16 @@ def from_praat(labels: Sequence[str]) -> Sequence[str]:
     table = _praat() if found else {}
     if not found or not table.keys() >= set(found):
         return labels
-    _tell_praat(f"\\{found[0]} as {table[found[0]]}")
+    tell_of_praat()
     return [_SYMBOL.sub(lambda match: table[match[1]], label) if "\\" in label else label for label in labels]
 
 
-_told = set[str]()
-
-
-def _tell_praat(example: str) -> None:
+@cache
+def tell_of_praat() -> None:
     """Log once that labels were read as Praat shows them."""
-    if not _told:
-        _told.add(example)
-        logging.getLogger(__name__).warning("Praat's backslash symbols in labels are read as Unicode (%s)", example)
+    logging.getLogger(__name__).warning(
+        "labels with Praat's backslash symbols are read as Praat shows them (\\sh as ʃ)"
+    )
 
 
 @cache

@@ -170,12 +170,10 @@ def test_praats_symbols_are_what_praat_shows() -> None:
         assert list(from_praat([f"a\\{signs}e"])) == [praat.call(grid, "Get label of interval", 1, 1)]
 
 
-def test_praats_symbols_are_read_all_or_none_and_told_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(notations, "_told", set())
+def test_praats_symbols_are_read_all_or_none_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    notations.tell_of_praat.cache_clear()
     assert list(from_praat(["i\\:f", "d\\zh", "a", "t\\li\\sh"])) == ["iː", "dʒ", "a", "t͡ʃ"]
     assert list(from_praat(["\\ae"])) == ["æ"]
     xsampa = ["r\\", "h\\u:l", "a"]
     assert from_praat(xsampa) == xsampa
-    assert caplog.messages == ["Praat's backslash symbols in labels are read as Unicode (\\:f as ː)"]
+    assert caplog.messages == ["labels with Praat's backslash symbols are read as Praat shows them (\\sh as ʃ)"]
