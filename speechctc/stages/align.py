@@ -30,7 +30,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.segmenter import WHOLE
 from speechctc.inference.transcript import ANY, Items, Phrase, Unit, parse_phones, parse_words, units_of
-from speechctc.phones.articulation import is_arpabet
+from speechctc.phones.articulation import is_arpabet, sounds_of
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.label_rules import may_be_phone
@@ -207,8 +207,9 @@ def _read_as_ipa(tasks: Sequence[Task], placing: Placing, inventory: Inventory) 
     """
     found = {label for task in tasks if isinstance(task.transcript, Transcript) for label in task.transcript.labels}
     lacking = [label for label in found - {ANY} if inventory.normalise(label) not in inventory.phones]
-    is_other = placing.hearing is not None and placing.pronouncer is None and notation_of(inventory.phones) != "xsampa"
-    told = xsampa_in_ipa(found - {ANY}) if is_other and lacking else {}
+    in_ipa = 2 * sum(sounds_of(phone) != () for phone in inventory.phones) > len(inventory.phones)
+    is_other = in_ipa and placing.hearing is not None and notation_of(inventory.phones) != "xsampa"
+    told = xsampa_in_ipa(found - {ANY}) if is_other and lacking and placing.pronouncer is None else {}
     spelled = {sound: label for label, sound in sorted(told.items(), reverse=True) if sound != label}
     return [_spelled(task, told) for task in tasks], placing._replace(spelled=spelled)
 
