@@ -28,7 +28,7 @@ from speechctc.phones.inventory import (
     with_code_points,
 )
 from speechctc.phones.label_map import LabelMap, read_map
-from speechctc.phones.label_rules import KINDS, Kind, LabelRules, are_strings, is_syllable
+from speechctc.phones.label_rules import KINDS, Kind, LabelRules, are_strings, is_syllable, segment_ipa
 from speechctc.phones.notations import from_praat, from_xsampa, is_xsampa, mixed_notations, unread_notation
 from speechctc.phones.pronouncer import PhoneMapper
 
@@ -226,10 +226,14 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
 
 
 def some_strings(utterances: Sequence[Utterance]) -> list[str]:
-    """Return a warning if some utterances, but not most, have labels that look like strings of IPA."""
+    """Return a warning if labels of some utterances look like strings of IPA, of the phones that others have."""
     strings = [each.phones for each in utterances if 2 * sum(map(is_syllable, each.phones)) > len(each.phones)]
-    labels = counted(Counter(chain.from_iterable(strings)), 3)
-    return [note_text("some strings", count=len(strings), all=len(utterances), labels=labels)] * bool(strings)
+    counts = Counter(chain.from_iterable(strings))
+    phones = {phone for each in utterances for phone in each.phones} - set(counts)
+    symbols = {symbol for label in counts for symbol in segment_ipa(label)}
+    if not symbols or 2 * len(symbols & phones) <= len(symbols):
+        return []
+    return [note_text("some strings", count=len(strings), all=len(utterances), labels=counted(counts, 3))]
 
 
 def note_of_xsampa(name: str, counts: Mapping[str, int]) -> str:
