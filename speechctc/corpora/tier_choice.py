@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.label_rules import Segment, are_ipa_words, are_strings, segment_ipa
 
-MAX_FILES = 1000  # files that are read to choose a tier
+MAX_FILES = 400  # files that are read to choose a tier
 MAX_MEAN_DURATION = 0.3  # longest mean duration of the labels of a tier of phones, s
 MAX_SPACED = 0.02  # share of labels with a space that a tier of phones may have by mistake
 _NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$|\bipa\b", re.IGNORECASE)
@@ -92,7 +92,7 @@ class TierLabels:
         counts = Counter(part for entry in entries for part in entry.label.split())
         several = sum(len(entry.label.split()) > 1 for entry in entries)
         is_ipa = self.is_named or (are_ipa_words(counts) and not _WORDS.search(self.name))
-        short = sum(len([*segment_ipa(part)]) <= 2 for part in counts)
+        short = sum(_symbols(part) <= 2 for part in counts)
         if 2 * several > len(entries) and short > 0.9 * len(counts) and (is_ipa or is_arpabet([*counts])):
             return "spaces"
         return "ipa" if is_ipa and are_strings(counts) else None
@@ -104,6 +104,12 @@ class TierLabels:
         return f"{self.name!r} ({plural(len(entries), 'label')}, mean duration {_mean(entries):.2f} s: {examples} ...)"
 
 
+@lru_cache(maxsize=2**14)
+def _symbols(label: str) -> int:
+    """Return how many symbols of IPA a label is."""
+    return len([*segment_ipa(label)])
+
+
 def _mean(entries: Sequence[Interval]) -> float:
     """Return the mean duration of labels, s."""
     return sum(entry.end - entry.start for entry in entries) / max(len(entries), 1)
@@ -111,7 +117,7 @@ def _mean(entries: Sequence[Interval]) -> float:
 
 def _are_long(entries: Sequence[Interval]) -> bool:
     """Return whether labels last too long for phones, or most have too many symbols."""
-    many = sum(len([*segment_ipa(entry.label)]) > 2 for entry in entries)
+    many = sum(_symbols(entry.label) > 2 for entry in entries)
     return _mean(entries) > MAX_MEAN_DURATION or 2 * many > len(entries)
 
 
