@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, plural
 from speechctc.core.text_files import decode_text, read_bytes, read_text
 from speechctc.phones.inventory import nfc
+from speechctc.phones.notations import from_praat
 
 _WILD = {"*": ".*", "?": "."}
 MAX_OVERLAP = 0.001  # seconds of overlap between neighbours that rounding explains
@@ -56,33 +57,42 @@ class TextGrid(NamedTuple):
 def choose_tier(tiers: Sequence[Tier], path: Path, name: str) -> Tier:
     """Return the tier with a name, its labelled entries in the order of time.
 
-    If no tier has exactly this name, letter case and Unicode form are ignored.
+    If no tier has exactly this name, letter case and Unicode form are ignored. Of several with this name, those without
+    a label are passed over.
 
     Raises
     ------
     InputError
-        No tier has this name (the error lists the tiers), or its intervals are not in order or overlap.
+        No tier has this name (the error lists the tiers), or several have it, or its intervals are not in order or
+        overlap.
     """
-    if (tier := _named(tiers, name)) is None:
+    if not (named := tiers_named(tiers, name)):
         raise _no_tier(tiers, path, name)
-    return in_order(tier, path)
+    labelled = [tier for tier in named if any(each.label for each in tier.entries)]
+    if len(labelled) > 1:
+        count = sum(bool(each.label) for tier in labelled[1:] for each in tier.entries)
+        what = (
+            f"{path}: {len(labelled)} tiers are called {name!r}; the first lacks {plural(count, 'label')} of the others"
+        )
+        raise InputError(what, f"give each a name of its own in {_by(path)}")
+    return in_order((labelled or named)[0], path)
 
 
 def choose_tiers(tiers: Sequence[Tier], path: Path, pattern: str) -> list[tuple[Tier, str]]:
     """Return the tiers that a name or a pattern names, in the order of the file, as they are in it.
 
-    A tier with that name counts alone. Names and patterns may be separated by ``|``: the first that a file has counts.
-    In a pattern, ``*`` stands for any text and ``?`` for a letter; tiers of points are passed over. With each tier
-    comes the text that the first ``*`` stands for in its name, which is that of a speaker where tiers are named
-    ``anna-phones`` and ``otto-phones``.
+    Tiers with that name count alone. Names and patterns may be separated by ``|``: the first that a file has counts.
+    In a pattern, ``*`` stands for any text and ``?`` for a letter. Tiers of points are passed over, but where a name
+    has no others. With each tier comes the text that the first ``*`` stands for in its name, which is that of a speaker
+    where tiers are named ``anna-phones`` and ``otto-phones``.
 
     Raises
     ------
     InputError
         No tier has this name or fits the pattern; the error lists the tiers.
     """
-    if (tier := _named(tiers, pattern)) is not None:
-        return [(tier, "")]
+    if named := tiers_named(tiers, pattern):
+        return [(tier, "") for tier in [tier for tier in named if not tier.points] or named]
     first, _, others = pattern.partition("|")
     if others:
         try:
@@ -98,10 +108,10 @@ def choose_tiers(tiers: Sequence[Tier], path: Path, pattern: str) -> list[tuple[
     return [(tier, star.strip(" -_.:/@")) for tier, star in found]
 
 
-def _named(tiers: Sequence[Tier], name: str) -> Tier | None:
-    exact = {tier.name: tier for tier in reversed(tiers)}
-    like = {tier_key(tier.name): tier for tier in reversed(tiers)}
-    return exact.get(name) or like.get(tier_key(name))
+def tiers_named(tiers: Sequence[Tier], name: str) -> list[Tier]:
+    """Return the tiers with a name; if there is none, those that it names in other letter case or Unicode form."""
+    exact = [tier for tier in tiers if tier.name.strip() == name.strip()]
+    return exact or [tier for tier in tiers if tier_key(tier.name) == tier_key(name)]
 
 
 def _no_tier(tiers: Sequence[Tier], path: Path, name: str) -> InputError:
@@ -274,7 +284,7 @@ def _long_or_short(text: str) -> list[Tier]:
         [kind], [name], _, _, [count] = take(str, str, float, float, float)
         points = kind == "TextTier"
         starts, *ends, labels = take(*(float, str) if points else (float, float, str), count=int(count))
-        entries = list(map(Interval, starts, ends[0] if ends else starts, map(str.strip, labels)))
+        entries = list(map(Interval, starts, ends[0] if ends else starts, map(str.strip, from_praat(labels))))
         tiers.append(Tier(name, points, entries))
     if at < len(values):
         raise ValueError("more than it says")

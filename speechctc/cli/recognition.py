@@ -182,8 +182,8 @@ class Transcribed(Recordings):
         "--words), and other files too.")] = None
     limits: Annotated[bool | None, Option("--limits/--no-limits", help=
         "Place the labels of each annotation, interval or row (columns start and end, in seconds) between its own "
-        "times, or all of them in the whole recording. Default: between the times of rows, and of a tier in which an "
-        "annotation has several labels.")] = None
+        "times, or all of them in the whole recording. Default: between the times of rows, and of a tier most of whose "
+        "labels stand in annotations of several.")] = None
     misfits: Annotated[bool, Option("--misfits", help=
         "Find what is missing from a recording, and what it holds beyond its transcript, instead of placing every word "
         "or phone.")] = False
@@ -339,7 +339,7 @@ def _suited(model: Path | None, language: str | None, *instead: str) -> Path | N
 
 def _with_symbols(options: OutputOptions, recogniser: Decoder, choice: str) -> OutputOptions:
     """Return the options with the notation of the phones, and print what it cannot write."""
-    from speechctc.phones.label_rules import choose_symbols
+    from speechctc.phones.notations import choose_symbols
 
     symbols = choose_symbols(recogniser.phones, choice)
     if symbols.note:

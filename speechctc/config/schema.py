@@ -17,7 +17,7 @@ Marks = Literal["keep", "strip", "split"]
 """What becomes of a class of marks on labels."""
 
 MARKS = ("tone", "stress", "length", "diacritics", "diphthongs", "affricates")
-_LABELS = ("ignore", "map", "segment", *MARKS, "dictionary", "language")
+_LABELS = ("ignore", "map", "notation", "segment", *MARKS, "dictionary", "language")
 _TIERS = ("root", "channel", "tier", "uncorrected", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
     "timit": ("root", "phones", "channel"),
@@ -128,6 +128,8 @@ class CorpusConfig(Section):
     """longer utterances of TextGrids and ELAN are cut again, at their longest pauses"""
     map: Path | None = None
     """table of two columns without a header: a label, and the label or labels to read in its place"""
+    notation: Literal["own", "xsampa"] = "own"
+    """notation of the labels: own (as they are), xsampa (X-SAMPA and SAMPA, read as IPA)"""
     segment: Literal["labels", "spaces", "ipa"] = "labels"
     """how labels are divided into phones: labels (each is one phone), spaces (at spaces), ipa (also into IPA symbols
     with their diacritics)"""

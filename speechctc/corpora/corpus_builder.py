@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,12 +27,16 @@ from speechctc.phones.inventory import (
     spelling_variants,
     with_code_points,
 )
-from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, mixed_notations, read_map
+from speechctc.phones.label_map import LabelMap, read_map
+from speechctc.phones.label_rules import KINDS, Kind, LabelRules, are_strings, is_syllable, segment_ipa
 from speechctc.phones.nonspeech import NonSpeech, is_pause, is_unclear, kind_of_phone
+from speechctc.phones.notations import from_praat, from_xsampa, is_xsampa, mixed_notations, unread_notation
 from speechctc.phones.pronouncer import PhoneMapper
 
 if TYPE_CHECKING:
     from speechctc.corpora.word_phones import WordPhones
+
+_SEVERAL = re.compile(r".+[,;?].*|[,;].+")  # t,d,s and aɪ?
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
 LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
@@ -67,7 +72,7 @@ class CorpusBuilder:
         marks: dict[Kind, str] = {kind: getattr(config, kind) for kind in KINDS}
         phones = None if config.phones in ("auto", FOUND) else named_inventory(config.phones)
         divided = [kind for kind in ("diphthongs", "affricates") if getattr(config, kind) == "split"]
-        builder = cls(phones, config.ignore, LabelRules(table.phones, config.segment, marks, divided))
+        builder = cls(phones, config.ignore, LabelRules(table.phones, config.segment, marks, divided, config.notation))
         builder.warnings += [table.note] * bool(table.note)
         return builder
 
@@ -93,7 +98,7 @@ class CorpusBuilder:
         InputError
             A label is not in the phone set, or all are noise that is left out.
         """
-        labels = tuple(map(self._form, raw))
+        labels = tuple(map(self._form, from_praat(list(raw))))
         if self.rules.is_plain and self._ignored.isdisjoint(labels):
             chosen, kept = list(labels), list(range(len(labels)))
         else:
@@ -166,6 +171,8 @@ class CorpusBuilder:
         if self.phones is None:
             counts = Counter(chain.from_iterable(each.phones for each in everything))
             self.warnings += doubtful_labels(counts, self._written or counts)
+            if self.rules.segment == "labels" and not are_strings(self._written or counts):
+                self.warnings += some_strings(everything)
         corpus = Corpus(
             {split: tuple(sorted(self.utterances[split], key=lambda utterance: utterance.id)) for split in SPLITS},
             phones.name,
@@ -233,11 +240,35 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
         warnings.append(note_text("spellings", groups=first_few(groups)))
     if pairs := notation_pairs(counts):
         warnings.append(note_text("notations", pairs=first_few(pairs)))
+    if is_xsampa(written) and is_xsampa(counts):
+        warnings.append(note_of_xsampa("xsampa", written))
+    if name := unread_notation(written):
+        warnings.append(note_text("unread notation", name=name, labels=counted(written, 8)))
+    if odd := Counter({label: counts[label] for label in counts if _SEVERAL.fullmatch(label)}):
+        warnings.append(note_text("several", labels=counted(odd, 5)))
     if are_strings(written):
         warnings.append(note_text("strings", labels=counted(written, 3)))
     for kind, there, names in not_phones(counts):
         warnings.append(note_text("doubtful", kind=kind, labels=counted(there), names=names))
     return warnings
+
+
+def some_strings(utterances: Sequence[Utterance]) -> list[str]:
+    """Return a warning if labels of some utterances look like strings of IPA, of the phones that others have."""
+    strings = [each.phones for each in utterances if 2 * sum(map(is_syllable, each.phones)) > len(each.phones)]
+    counts = Counter(chain.from_iterable(strings))
+    phones = {phone for each in utterances for phone in each.phones} - set(counts)
+    symbols = {symbol for label in counts for symbol in segment_ipa(label)}
+    if not symbols or 2 * len(symbols & phones) <= len(symbols):
+        return []
+    return [note_text("some strings", count=len(strings), all=len(utterances), labels=counted(counts, 3))]
+
+
+def note_of_xsampa(name: str, counts: Mapping[str, int]) -> str:
+    """Return a note with some of the labels that are X-SAMPA and not IPA, and their counts."""
+    return note_text(
+        name, labels=counted(Counter({each: counts[each] for each in counts if from_xsampa(each) != each}), 5)
+    )
 
 
 def spellings(counts: Counter[str]) -> list[str]:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval, read_tiers, tier_key
-from speechctc.audio.eaf import ENDING as EAF
-from speechctc.audio.eaf import read_eaf
 from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import MARKS, CorpusConfig
@@ -25,12 +22,15 @@ from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
+from speechctc.corpora.corpus_builder import note_of_xsampa
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, corpora_in, ending_of, read_rows
+from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
+from speechctc.phones.notations import is_xsampa
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 MAYBE = (".json", ".gz")  # some of these are manifests, and others something else
@@ -102,7 +102,8 @@ class Survey:
         How to read recordings that only the test split has.
     hints : set of str
         Why there may be no labels, and a note says more: ``"mend"``, a table that seems to have them cannot be read;
-        ``"drafts"``, those of TextGrids or files of ELAN are no person's; ``"transcripts"``, they are of another kind.
+        ``"spaces"``, a tier seems to, but for spaces in labels; ``"drafts"``, those of TextGrids or files of ELAN are
+        no person's; ``"transcripts"``, they are of another kind.
     """
 
     folder: Path
@@ -134,8 +135,13 @@ class Survey:
         """Return the config for files with tiers; None if no tier is given and none looks like phones."""
         if "tier" in self.given or "words_tier" in self.given:
             return self.config_of(kind=kind, root=str(self.folder), uncorrected=False)
-        tier, note = phone_tier(files)
+        tier, note, segment, to_mend, words = phone_tier(files)
+        self.hints |= {"spaces"} if to_mend else set()
         self.notes.append(note)
+        if tier and segment != "labels":
+            self.given.setdefault("segment", segment)
+        if tier and words:
+            self.given.setdefault("words", words)
         return self.config_of(kind=kind, root=str(self.folder), tier=tier, uncorrected=False) if tier else None
 
     @property
@@ -143,10 +149,12 @@ class Survey:
         """What the recordings are if none of them can be trained on: ``what ...`` of notes.yaml."""
         if self.to_test:
             return "test"
-        return next((case for case in ("mend", "drafts", "transcripts") if case in self.hints), "unlabelled")
+        return next((case for case in ("mend", "drafts", "spaces", "transcripts") if case in self.hints), "unlabelled")
 
 
-def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
+def survey(
+    folder: Path, settings: Sequence[str] = (), earlier: Mapping[str, Any] | None = None, source: str = ""
+) -> Survey:
     """Find the recordings and labels in a folder, at any depth.
 
     Labels are read from tables, else from TextGrids, else from files of ELAN, else from .PHN files in TIMIT's layout.
@@ -156,6 +164,8 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     folder : Path
     settings : sequence of str
         Keys of the section ``corpus`` as ``corpus.key=value``, which replace what is found.
+    earlier : mapping, optional
+        Values of other keys of it, as the config `source` has them, if that was written for this folder.
 
     Raises
     ------
@@ -168,6 +178,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     found = attempt(find_recordings, [folder])
     recordings = [] if isinstance(found, InputError) else [recording.path for recording in found]
     result = Survey(folder, recordings, _given(settings), settings, left_out([folder]))
+    _take_over(result, earlier or {}, source)
     for kind, find in _KINDS.items():
         if result.given.get("kind", kind) != kind:
             continue
@@ -199,6 +210,14 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
         result.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
     return result
+
+
+def _take_over(result: Survey, earlier: Mapping[str, Any], source: str) -> None:
+    """Add the values of an earlier config where none are given, and a note on them."""
+    if taken := {key: value for key, value in earlier.items() if key not in result.given}:
+        result.given |= taken
+        values = ", ".join(f"corpus.{key}={value}" for key, value in taken.items())
+        result.notes.append(note_text("earlier", file=source, settings=values))
 
 
 def _transcripts(result: Survey) -> Iterator[Path]:
@@ -240,13 +259,18 @@ def _given(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def _divided(result: Survey, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusConfig, Corpus]:
-    """Return the corpus with its labels divided into IPA symbols, if they look like strings of these as written."""
-    if "segment" in result.given or config.phones != "found":
+    """Return the corpus with its labels read from X-SAMPA, or divided into IPA symbols, if they look so as written."""
+    if config.phones != "found" or not {"segment", "notation"} - set(result.given):
         return config, corpus
     as_written = config.model_copy(update=dict.fromkeys(MARKS, "keep"))
     written = corpus if config == as_written else read_corpus(as_written)
     counts = Counter(phone for utterance in written.utterances() for phone in utterance.phones)
-    if not are_strings(counts):
+    if "notation" not in result.given and is_xsampa(counts):
+        result.given["notation"] = "xsampa"
+        result.notes.append(note_of_xsampa("in xsampa", counts))
+        config = config.model_copy(update={"notation": "xsampa"})
+        return config, read_corpus(config)
+    if "segment" in result.given or not are_strings(counts):
         return config, corpus
     result.given["segment"] = "ipa"
     result.notes.append(note_text("divided", labels=counted(counts, 3)))
@@ -262,14 +286,24 @@ def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     siblings = Siblings()
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
         result.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
-        beside = sum(siblings.find(path, [TEXTGRID]) is not None for path in result.recordings)
-        if beside and config.kind == "table":
-            result.notes.append(f"not used: {plural(beside, 'TextGrid')} of recordings; read by corpus.kind=textgrid")
     else:
         result.refused = sum(siblings.find(path, [TEXTGRID, ".phn"]) is not None for path in others.paths)
+    result.notes += _other_labels(result, config.kind, siblings)
     result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
     result.unlabelled = len(others.paths) - result.refused
     result.broken = others.unreadable
+
+
+def _other_labels(result: Survey, used: str, siblings: Siblings) -> Iterator[str]:
+    """Yield a note on files of labels of each kind that comes after the one that is used."""
+    grids = {grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None}
+    found = {"table": "", "textgrid": "", "elan": ""}
+    if grids:
+        found["textgrid"] = f"{plural(len(grids), 'TextGrid')} of recordings"
+    if files := eaf_files(result.folder):
+        found["elan"] = plural(len(files), "ELAN file")
+    later = [*found][[*found].index(used) + 1 :] if used in found else []
+    yield from (f"not used: {found[kind]}; read by corpus.kind={kind}" for kind in later if found[kind])
 
 
 def audio_facts(recordings: Iterable[Path]) -> AudioFacts:
@@ -395,105 +429,6 @@ def _as_timit(result: Survey) -> CorpusConfig | None:
 
 
 _KINDS = {"table": _as_tables, "textgrid": _as_textgrids, "elan": _as_elan, "timit": _as_timit}
-
-MAX_TEXTGRIDS = 60  # TextGrids that are read to choose a tier
-MAX_MEAN_DURATION = 0.3  # longest mean duration of the labels of a tier of phones, s
-_NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$", re.IGNORECASE)
-_NUMBER = re.compile(r"[\d.,%+-]+")
-
-
-@dataclass
-class TierLabels:
-    """The labels of all tiers of one name in several files, and these files."""
-
-    name: str
-    paths: set[Path] = field(default_factory=set)
-    entries: list[Interval] = field(default_factory=list)
-
-    @property
-    def mean_seconds(self) -> float:
-        """Return the mean duration of a label, s."""
-        return sum(entry.end - entry.start for entry in self.entries) / max(len(self.entries), 1)
-
-    @property
-    def may_be_phones(self) -> bool:
-        """Return whether the labels look like phones: without spaces, short, of short duration, and not numbers."""
-        labels, count = [entry.label for entry in self.entries], len(self.entries)
-        words = sum(label.split() != [label] for label in labels)
-        numbers = sum(_NUMBER.fullmatch(label) is not None for label in labels)
-        are_short = sum(map(len, labels)) <= 3.5 * count and self.mean_seconds <= MAX_MEAN_DURATION
-        return are_short and words <= 0.02 * count and numbers < 0.5 * count
-
-    def to_text(self) -> str:
-        """Return a short description."""
-        examples = " ".join(entry.label for entry in self.entries[:4])[:30]
-        labels = plural(len(self.entries), "label")
-        return f"{self.name!r} ({labels}, mean duration {self.mean_seconds:.2f} s: {examples} ...)"
-
-
-def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
-    """Choose the tier whose labels look like phones.
-
-    Parameters
-    ----------
-    grids : sequence of Path
-        TextGrids or files of ELAN, of which at most about 60 are read, spread over all.
-
-    Returns
-    -------
-    name : str
-        A name, or a pattern where the tiers of several speakers look like phones, or names in place of each other
-        where files differ; empty if no tier does.
-    note : str
-        The tiers found and the one chosen, for the user.
-    """
-    tiers: dict[str, TierLabels] = {}
-    problem = ""
-    for path in grids[:: max(len(grids) // MAX_TEXTGRIDS, 1)]:
-        try:
-            found = (read_eaf if path.suffix.lower() == EAF else read_tiers)(path).tiers
-        except InputError as error:
-            problem = problem or f"; {error}"
-            continue
-        for tier in (tier for tier in found if not tier.points):
-            of_name = tiers.setdefault(tier_key(tier.name), TierLabels(tier.name))
-            of_name.paths.add(path)
-            of_name.entries += [entry for entry in tier.entries if entry.label]
-    kind = "ELAN file" if grids and grids[0].suffix.lower() == EAF else "TextGrid"
-    if not tiers:
-        return "", f"not used: {plural(len(grids), kind)} without a tier of intervals{problem}"
-    described = "; ".join(tier.to_text() for tier in tiers.values())
-    fit = [tier for tier in tiers.values() if tier.may_be_phones]
-    if not fit:
-        return "", f"not used: {plural(len(grids), kind)}, none of whose tiers looks like phones: {described}"
-    best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -len(tier.paths), tier.mean_seconds))
-    name = _pattern([tier.name for tier in fit], best.name)
-    if name == best.name:
-        name = "|".join([name, *_instead(best, fit, tiers.get(tier_key("confidence")))])
-    return name, f"tiers of the {kind}s: {described}; {name!r} is taken for the phones (corpus.tier)"
-
-
-def _instead(best: TierLabels, fit: Sequence[TierLabels], drafts: TierLabels | None) -> list[str]:
-    """Return the names that a tier of phones has in files without the best one."""
-    apart = [tier for tier in fit if best.paths.isdisjoint(tier.paths)]
-    if apart and drafts and best.paths <= drafts.paths:  # decode's name is not what people call their own tier
-        return [min(apart, key=lambda tier: (_NAMES.search(tier.name) is None, tier.mean_seconds)).name]
-    return [tier.name for tier in apart if _NAMES.search(tier.name)]
-
-
-def _pattern(names: Sequence[str], best: str) -> str:
-    """Return a pattern for the tiers of several speakers, such as ``*-phones``; the best name where it is the only one.
-
-    What `best` has before or after a word like *phones* and a sign is taken for a speaker.
-    """
-    for pattern, place in ((r"(.+)([ \-_.:/@]\w+)", 2), (r"(\w+[ \-_.:/@])(.+)", 1)):
-        match = re.fullmatch(pattern, best)
-        if match is None or _NAMES.search(match[place]) is None:
-            continue
-        like = [name for name in names if (name.endswith(match[2]) if place == 2 else name.startswith(match[1]))]
-        if len(like) > 1:
-            return f"*{match[2]}" if place == 2 else f"{match[1]}*"
-    return best
 
 
 def describe(survey: Survey) -> str:

@@ -11,6 +11,7 @@ name for which a ``*`` in ``corpus.tier`` stands, else the folder.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, takewhile
@@ -33,7 +34,7 @@ from speechctc.audio.recordings import (
 )
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
@@ -183,13 +184,46 @@ class LabelledRecording(NamedTuple):
     note: str = ""
 
 
+class ChosenTier(NamedTuple):
+    """A tier that is read.
+
+    Attributes
+    ----------
+    tier : Tier
+    star : str
+        The speaker that its name tells, or ``""``.
+    name : str
+        What tells it from the others of the file.
+    beside : Tier or None
+        The tier of its words.
+    """
+
+    tier: Tier
+    star: str
+    name: str
+    beside: Tier | None
+
+
 class FoundUtterances(NamedTuple):
-    """The utterances of a recording, its longest gap in seconds, and how many utterances another speaker interrupts."""
+    """The utterances of a recording, and what its tiers are.
+
+    Attributes
+    ----------
+    labelled : LabelledRecording
+    utterances : list of Utterance
+    gap : float
+        The longest time without a label, in seconds.
+    interrupted : int
+        How many utterances another speaker interrupts.
+    tiers : sequence of ChosenTier
+        Those that were read.
+    """
 
     labelled: LabelledRecording
     utterances: list[Utterance]
     gap: float
     interrupted: int
+    tiers: Sequence[ChosenTier]
 
 
 class TierReader:
@@ -285,38 +319,40 @@ class TierReader:
         InputError
             No tier has the name, or none of several can be used.
         """
-        chosen = choose_tiers(labelled.tiers, labelled.file, self._tier)
+        chosen = _chosen(labelled, self._tier, self._config.words)
         if len(chosen) > 1:  # a speaker who says nothing here
-            chosen = [(tier, star) for tier, star in chosen if any(each.label for each in tier.entries)] or chosen[:1]
-        found: list[tuple[Tier, list[Utterance]]] = []
+            chosen = [each for each in chosen if any(entry.label for entry in each.tier.entries)] or chosen[:1]
+        found: list[tuple[ChosenTier, Tier, list[Utterance]]] = []
         errors: list[InputError] = []
-        for tier, star in chosen:
+        for each in chosen:
+            id = "-".join([labelled.id, *("_".join(each.name.split()) for _ in chosen[1:2])])
             try:
-                used = in_order(tier, labelled.file)
-                base = "-".join([labelled.id, *("_".join((star or tier.name).split()) for _ in chosen[1:2])])
-                found.append((used, list(self._of_tier(labelled._replace(id=base), used, star, split))))
+                ordered = each._replace(tier=in_order(each.tier, labelled.file))
+                utterances = list(self._of_tier(labelled._replace(id=id), ordered, split))
+                found.append((each, ordered.tier, utterances))
             except InputError as error:
                 errors.append(error)
                 if len(chosen) > 1:
-                    self.builder.rejected[split].append(Rejected(f"{labelled.id}-{tier.name}", str(error)))
+                    self.builder.rejected[split].append(Rejected(f"{labelled.id}-{each.tier.name}", str(error)))
         if not found:
             raise errors[0]
-        every = [utterance for _, utterances in found for utterance in utterances]
+        every = [utterance for *_, utterances in found for utterance in utterances]
         self.builder.utterances[split] += every
-        interrupted = sum(_interrupted(utterances, found, tier, labelled.origin) for tier, utterances in found)
-        gap = max(_longest_gap(tier, labelled.seconds) for tier, _ in found)
-        return FoundUtterances(labelled, every, gap, interrupted)
+        tiers = [tier for _, tier, _ in found]
+        interrupted = sum(_interrupted(utterances, tiers, tier, labelled.origin) for _, tier, utterances in found)
+        gap = max(_longest_gap(tier, labelled.seconds) for tier in tiers)
+        return FoundUtterances(labelled, every, gap, interrupted, [each for each, *_ in found])
 
-    def _of_tier(self, labelled: LabelledRecording, tier: Tier, star: str, split: str) -> Iterator[Utterance]:
+    def _of_tier(self, labelled: LabelledRecording, chosen: ChosenTier, split: str) -> Iterator[Utterance]:
         """Yield the utterances of a tier whose entries are in order; add those that cannot be used to the rejected."""
-        shift, words = labelled.origin, self._words
+        tier, shift, words = chosen.tier, labelled.origin, self._words
         entries = [each._replace(start=each.start + shift, end=each.end + shift) for each in tier.entries]
         _check(labelled, tier, entries, self._config.segment == "labels" and words is None)
         spoken = [each for each in entries if self.builder.keeps(each.label)]
         if words is not None:
             texts = (each._replace(label=words.spoken(each.label)) for each in spoken)
             spoken = [each for each in texts if each.label]
-        beside = _words(labelled, tier, star, self._config)
+        beside = _words(labelled, chosen.beside)
         language = self._language(labelled, tier, words) if words is not None else ""
         for piece in _pieces(spoken, labelled.seconds, tier, self._config):
             whole = piece.start <= MIN_EDGE and piece.end >= labelled.seconds - MIN_EDGE
@@ -337,7 +373,7 @@ class TierReader:
                 id,
                 labelled.audio,
                 tuple(phones),
-                tier.speaker or star or labelled.speaker,
+                tier.speaker or chosen.star or labelled.speaker,
                 times,
                 stretch=None if whole else (round(piece.start, 4), round(piece.end, 4)),
                 words=tuple(text),
@@ -425,15 +461,38 @@ def _pieces(spoken: Sequence[Interval], seconds: float, tier: Tier, config: Corp
     return cut(spans, seconds, config.max_gap, config.max_seconds, several)
 
 
-def _words(labelled: LabelledRecording, tier: Tier, star: str, config: CorpusConfig) -> list[Interval]:
-    """Return the words of the speaker of a tier; none where the file has no such tier."""
+def _chosen(labelled: LabelledRecording, pattern: str, words: str) -> list[ChosenTier]:
+    """Return the tiers that a name or a pattern names, each with the tier of words of its speaker.
+
+    Several of one speaker, or of one name, have their words in the tiers of words of the same order.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    found = choose_tiers(labelled.tiers, labelled.file, pattern)
     try:
-        chosen = choose_tiers(labelled.tiers, labelled.file, config.words)
+        of_words = choose_tiers(labelled.tiers, labelled.file, words)
     except InputError:
-        return []
-    mine = [each for each, name in chosen if len(chosen) == 1 or (name or each.speaker) == (star or tier.speaker)]
+        of_words = []
+    counts = Counter((star or tier.name).strip() for tier, star in found)
+    before, by_speaker = Counter[str](), Counter[str]()
+    chosen = []
+    for tier, star in found:
+        name, speaker = (star or tier.name).strip(), star or tier.speaker
+        before[name] += 1
+        mine = [each for each, other in of_words if len(of_words) == 1 or (other or each.speaker) == speaker]
+        beside = mine[0] if len(of_words) == 1 else next(iter(mine[by_speaker[speaker] :]), None)
+        by_speaker[speaker] += 1
+        chosen.append(ChosenTier(tier, star, f"{name}-{before[name]}" if counts[name] > 1 else name, beside))
+    return chosen
+
+
+def _words(labelled: LabelledRecording, words: Tier | None) -> list[Interval]:
+    """Return the words of a tier, at the times of the recording."""
     shift = labelled.origin
-    entries = [each for words in mine[:1] if not words.points for each in words.entries if each.label]
+    entries = [each for each in words.entries if each.label] if words is not None and not words.points else []
     return [Interval(each.start + shift, each.end + shift, each.label) for each in sorted(entries)]
 
 
@@ -445,11 +504,9 @@ def _longest_gap(tier: Tier, seconds: float) -> float:
     return max(start - end for start, end in zip([*starts, seconds], [0.0, *ends], strict=True))
 
 
-def _interrupted(
-    utterances: Sequence[Utterance], found: Sequence[tuple[Tier, object]], tier: Tier, origin: float
-) -> int:
+def _interrupted(utterances: Sequence[Utterance], tiers: Sequence[Tier], tier: Tier, origin: float) -> int:
     """Return in how many utterances another tier has a label."""
-    others = [other for other, _ in found if other is not tier]
+    others = [other for other in tiers if other is not tier]
     return sum(any(_speaks(other, utterance, origin) for other in others) for utterance in utterances)
 
 
@@ -551,6 +608,8 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     utterances = [utterance for file in files for utterance in file.utterances]
     tiered = {u.speaker for file in files for u in file.utterances if u.speaker != file.labelled.speaker}
     builder.notes.append(_speakers(utterances, tiered))
+    builder.notes.append(_tiers(files, config))
+    _report_odd(files, builder)
     if odd := [file.labelled.note for file in files if file.labelled.note]:
         builder.warnings.append(odd[0] + (f" (and {len(odd) - 1} more files)" if len(odd) > 1 else ""))
     _report_cuts(files, builder, config)
@@ -562,6 +621,35 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     lengths = [(each.stretch or (0.0, file.labelled.seconds), each.audio) for file in files for each in file.utterances]
     long = {Path(audio.name) for (start, end), audio in lengths if end - start > config.max_seconds}
     builder.warn_of(sorted(long), note_text("long", seconds=config.max_seconds))
+
+
+def _report_odd(files: Sequence[FoundUtterances], builder: CorpusBuilder) -> None:
+    """Add warnings on tiers of one name and on labels of no duration."""
+    names = {file.labelled.file: [each.tier.name.strip() for each in file.tiers] for file in files}
+    builder.warn_of(
+        [Path(path.name) for path, each in names.items() if len({*each}) < len(each)], note_text("same name")
+    )
+    entries = (entry for file in files for each in file.tiers if not each.tier.points for entry in each.tier.entries)
+    if empty := Counter(entry.label for entry in entries if entry.label and entry.end <= entry.start):
+        builder.warnings.append(note_text("no duration", labels=counted(empty, 5)))
+
+
+def _tiers(files: Sequence[FoundUtterances], config: CorpusConfig) -> str:
+    """Return how many tiers the files have, how many of them were read as what, and the names of the others."""
+    labels = "phones" if config.words_tier is None else "words"
+    used, others = Counter[str](), Counter[str]()
+    for file in files:
+        kinds = {id(each.beside): "words beside them" for each in file.tiers} | {
+            id(each.tier): labels for each in file.tiers
+        }
+        for tier in file.labelled.tiers:
+            if id(tier) in kinds:
+                used[kinds[id(tier)]] += 1
+            else:
+                others[repr(tier.name) if any(each.label for each in tier.entries) else "without a label"] += 1
+    read = ", ".join(f"{count} of {kind}" for kind, count in used.items())
+    left = f"; {others.total()} not used: {counted(others)}" if others else ""
+    return note_text("tiers", met=used.total() + others.total(), files=plural(len(files), "file"), read=read, left=left)
 
 
 def _report_cuts(files: Sequence[FoundUtterances], builder: CorpusBuilder, config: CorpusConfig) -> None:

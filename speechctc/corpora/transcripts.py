@@ -15,7 +15,7 @@ from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import TIERS, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
 from speechctc.core import written
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
@@ -24,6 +24,7 @@ from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.table_rows import is_table as looks_like_table
 from speechctc.phones.inventory import nfc
 from speechctc.phones.nonspeech import kind_of_phone
+from speechctc.phones.notations import from_praat
 
 TEXTS = (".lab", ".txt")
 FILES = {"phones": (".phn", *TEXTS, ".textgrid", EAF), "words": (*TEXTS, ".textgrid", EAF, ".wrd")}
@@ -89,7 +90,7 @@ class TranscriptOptions(NamedTuple):
     labels : str
     limits : bool, optional
         The times of intervals, annotations and rows are limits of their labels; None: those of rows are, and those of
-        a tier if one of its annotations has several labels.
+        a tier if most of its labels stand in annotations of several.
     """
 
     tier: str | None = None
@@ -117,9 +118,9 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     if ending == EAF:
         return _of_elan(file, recording, tier, choice.limits)
     if ending == ".textgrid":
-        return _of_intervals(file, read_textgrid(file, tier), choice.limits)
+        return _of_intervals(file, read_textgrid(file, tier), choice.limits, tier)
     if ending in (".phn", ".wrd"):
-        return _of_intervals(file, read_phn(file), choice.limits)
+        return _of_intervals(file, read_phn(file), choice.limits, ending[1:].upper())
     text, note = read_text(file)
     if choice.labels == "phones":
         return Transcript(tuple(text.split()), file, note)
@@ -150,16 +151,26 @@ def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Tra
         return Transcript(tuple(each.label for each in tier.entries), file)
     origin = next((each.origin for each in media if each.stem == recording.stem), media[0].origin if media else 0.0)
     return _of_intervals(
-        file, [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries], limits
+        file, [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries], limits, name
     )
 
 
-def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None) -> Transcript:
-    """Return labels in the order of time, with their times as limits or without."""
+def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None, name: str) -> Transcript:
+    """Return labels in the order of time, with their times as limits or without; `name` is that of the tier.
+
+    The times of phrases are limits, those of words or phones are not: most labels tell which they are.
+    """
     parts = [Phrase(start, end, _parts(label)) for start, end, label in intervals]
-    if not (any(len(part.labels) > 1 for part in parts) if limits is None else limits):
+    several = [part for part in parts if len(part.labels) > 1]
+    are_phrases = 2 * sum(len(part.labels) for part in several) > sum(len(part.labels) for part in parts)
+    if are_phrases if limits is None else limits:
+        return Transcript(tuple(label for part in parts for label in part.labels), file, "", _limits(str(file), parts))
+    if not several or limits is False:
         return Transcript(tuple(each.label for each in intervals), file)
-    return Transcript(tuple(label for part in parts for label in part.labels), file, "", _limits(str(file), parts))
+    spaced = first_few([f"{_quoted(part)} at {part.start:.2f} s" for part in several])
+    what = f"{file}: {len(several)} of {plural(len(parts), 'label')} of the tier {name!r} are several"
+    note = f"{what}: {spaced}; the tier is not taken for phrases (--limits takes it for them)"
+    return Transcript(tuple(label for part in parts for label in part.labels), file, note)
 
 
 def _parts(label: str) -> tuple[str, ...]:
@@ -472,9 +483,18 @@ def find_tasks(
 
 def _noted(tasks: list[Task], reporter: Reporter) -> list[Task]:
     """Return the tasks; print each note on how a transcript was read once."""
+    tasks = [task._replace(transcript=_of_praat(task.transcript)) for task in tasks]
     notes = [task.transcript.note for task in tasks if isinstance(task.transcript, Transcript)]
     reporter.warn(*filter(None, dict.fromkeys(notes)))
     return tasks
+
+
+def _of_praat(transcript: TranscriptOrError) -> TranscriptOrError:
+    """Return a transcript with Praat's backslash symbols as Unicode."""
+    if isinstance(transcript, InputError) or not any("\\" in label for label in transcript.labels):
+        return transcript
+    phrases = tuple(each._replace(labels=tuple(from_praat(each.labels))) for each in transcript.phrases)
+    return transcript._replace(labels=tuple(from_praat(transcript.labels)), phrases=phrases)
 
 
 def _known(

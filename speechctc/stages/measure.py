@@ -27,6 +27,7 @@ from speechctc.inference.output import OutputOptions, ResultWriter, check_out, l
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
+from speechctc.phones.notations import from_xsampa, is_xsampa
 
 if TYPE_CHECKING:
     import parselmouth
@@ -405,6 +406,7 @@ def _text(name: str, value: Any) -> str:
 def write_picture(rows: Sequence[Row], path: Path, form: str, overwrite: bool) -> None:
     """Write a vowel chart and durations."""
     labels = list(dict.fromkeys(row["phone"] for row in rows))
-    arpabet = is_arpabet(labels)
-    vowels = {label for label in labels if describe(ipa(label, arpabet)[0]).get("kind") == "vowel"}
+    arpabet, is_other = is_arpabet(labels), is_xsampa(labels)
+    spelled = {label: (from_xsampa(label) if is_other else None) or ipa(label, arpabet)[0] for label in labels}
+    vowels = {label for label in labels if describe(spelled[label]).get("kind") == "vowel"}
     written.write_bytes(path, draw_measures(rows, vowels, form), overwrite)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from speechctc.core.files import content
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance, note_text
+from speechctc.corpora.corpus_builder import note_of_xsampa
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import UNCORRECTED
 from speechctc.inference.recogniser import Recogniser
@@ -33,11 +34,11 @@ from speechctc.phones.label_rules import (
     Folding,
     are_strings,
     choose_folding,
-    choose_symbols,
     parse_folding,
     without_marks,
 )
 from speechctc.phones.nonspeech import LEFT_OUT, kind_of_phone
+from speechctc.phones.notations import choose_symbols, is_xsampa, notation_of
 
 HEARD = "corpus.uncorrected=false"
 """The setting that leaves labels out that a model wrote and nobody corrected: they say nothing of a model."""
@@ -150,7 +151,7 @@ def score_split(
     what : str
         The text of the progress bar.
     symbols : str
-        How the phones recognised are written; see `speechctc.phones.label_rules.choose_symbols`. The labels are
+        How the phones recognised are written; see `speechctc.phones.notations.choose_symbols`. The labels are
         compared as they are where they have these symbols, and by tables where they are in another notation.
 
     Raises
@@ -160,9 +161,9 @@ def score_split(
     """
     own = [HEARD, *(f"corpus.{key}={getattr(recogniser.config.corpus, key)}" for key in MARKS)]  # of any kind of corpus
     config = with_settings(recogniser.config, (*own, *overrides))
-    is_told = any(each.startswith("corpus.segment=") for each in overrides)
+    keys = {each.partition("=")[0] for each in overrides}
     trained = with_settings(recogniser.config, own)
-    corpus, notes = _read_divided(config, trained, split, recogniser.phones, is_told)
+    corpus, notes = _read_divided(config, trained, split, recogniser.phones, keys)
     known = MARKS if "length" in KEYS_OF_KIND.get(config.corpus.kind, KEYS_OF_OWN) else ()
     rules = [f"{key}: {rule}" for key in known if (rule := getattr(config.corpus, key)) != "keep"]
     notes += [f"labels are read as the model's were, with {', '.join(rules)} (section corpus)"] if rules else []
@@ -210,14 +211,25 @@ def _add_results(
 
 
 def _read_divided(
-    config: Config, trained: Config, split: str, phones: Collection[str], is_told: bool
+    config: Config, trained: Config, split: str, phones: Sequence[str], told: Container[str]
 ) -> tuple[Corpus, list[str]]:
-    """Read as `read_to_score` does, but divide strings of IPA that are no phones of a model, unless it is told how."""
+    """Read as `read_to_score` does, but read X-SAMPA and divide strings of IPA, unless the model has such labels.
+
+    Where a setting is `told`, it says how.
+    """
     corpus, notes = read_to_score(config, trained, split)
     labels = (phone for each in corpus.splits[split] for phone in each.phones)
     counts = Counter(label for label in labels if without_marks(label))  # tones may have been split off
     known = sum(counts[label] for label in counts if {label, without_marks(label)} & set(phones))
-    if is_told or config.corpus.segment != "labels" or 2 * known > counts.total() or not are_strings(counts):
+    if "corpus.notation" not in told and is_xsampa(counts) and notation_of(phones) != "xsampa":
+        corpus, notes = read_to_score(with_settings(config, ["corpus.notation=xsampa"]), trained, split)
+        return corpus, [*notes, note_of_xsampa("in xsampa", counts)]
+    if (
+        "corpus.segment" in told
+        or config.corpus.segment != "labels"
+        or 2 * known > counts.total()
+        or not are_strings(counts)
+    ):
         return corpus, notes
     corpus, notes = read_to_score(with_settings(config, ["corpus.segment=ipa"]), trained, split)
     return corpus, [*notes, note_text("divided", labels=counted(counts, 3))]

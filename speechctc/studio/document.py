@@ -30,7 +30,7 @@ from speechctc.audio.annotations import Interval, Tier, in_order, long_text, rea
 from speechctc.audio.recordings import Siblings
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
-from speechctc.corpora.survey import phone_tier
+from speechctc.corpora.tier_choice import phone_tier
 from speechctc.inference.result import Recognition
 from speechctc.phones.inventory import nfc
 from speechctc.studio import journal
@@ -392,7 +392,7 @@ def _place_of_phones(tiers: list[Tier], path: Path) -> int:
     """Return the place of the tier of phones, which is added at the end if there is none."""
     backwards = [(k, tier) for k, tier in reversed(list(enumerate(tiers))) if not tier.points]
     places = {tier_key(tier.name): k for k, tier in backwards} | {tier.name: k for k, tier in backwards}
-    name = PHONES if PHONES in places else phone_tier([path])[0]
+    name = PHONES if PHONES in places else phone_tier([path]).name
     if name in places:
         return places[name]
     taken = {tier_key(tier.name) for tier in tiers}

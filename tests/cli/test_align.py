@@ -97,6 +97,18 @@ def test_phones_with_marks_that_the_model_does_not_write_are_kept(speechctc: Com
         assert f"the label {unlike!r} is not in the phone set" in aligned(f"h aː {unlike} ts a")[0]
 
 
+def test_labels_in_xsampa_are_heard_as_ipa_and_kept(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", ["low", "mid", "high", "top", "mid"])
+    renamed(find_checkpoint(None).parent, here / "model", {"low": "h", "mid": "ə", "high": "ʃ", "top": "iː"})
+    results = []
+    for phones in ("h ə ʃ iː ə", "h @ S i: @"):
+        done = speechctc("align", "a.wav", "--model", "model", "--phones", phones, "--format", "json")
+        segments = json.loads(done.out)[0]["segments"]
+        assert [each["phone"] for each in segments] == phones.split()
+        results.append([(each["start"], each["end"]) for each in segments])
+    assert results[0] == results[1] and "labels read as X-SAMPA: i: as iː, @ as ə, S as ʃ" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -164,3 +164,9 @@ def test_a_name_too_long_for_a_file_is_no_config(tmp_path: Path) -> None:
     for source in (tmp_path / "c.yaml", "a" * 3000):
         with pytest.raises(InputError, match="no such config file"):
             load_config(source)
+
+
+@pytest.mark.parametrize("value", ["* phones|phones", "*", "*-phones", "@anna"])
+def test_a_value_that_begins_with_a_sign_of_yaml_is_text(value: str) -> None:
+    config = load_config("demo", ["corpus.kind=textgrid", f"corpus.tier={value}", f"corpus.words='{value}'"])
+    assert config.corpus.tier == config.corpus.words == value

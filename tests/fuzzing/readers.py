@@ -30,8 +30,8 @@ from speechctc.config.schema import Config, CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora import timit
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.survey import phone_tier
 from speechctc.corpora.table_rows import read_table
+from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_split, shard_path, write_shard
@@ -44,7 +44,9 @@ from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpo
 from speechctc.model.net import build_net
 from speechctc.phones.articulation import match_phones, sounds_of
 from speechctc.phones.inventory import inventory_of, read_phone_text
-from speechctc.phones.label_rules import LabelRules, divide_phone, from_xsampa, read_map, to_xsampa
+from speechctc.phones.label_map import read_map
+from speechctc.phones.label_rules import LabelRules, divide_phone
+from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.pronouncer import read_dictionary
 from speechctc.stages.start import start
 from speechctc.stages.used_model import find_and_describe

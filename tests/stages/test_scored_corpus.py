@@ -146,6 +146,27 @@ def test_labels_in_ipa_score_as_those_in_arpabet(tiny_model: Path, tmp_path: Pat
     assert "model's notation" in results[1].protocol
 
 
+SCHWA = {"low": "ə", "mid": "æ", "high": "ʃ", "top": "s"}
+SPELLED = {
+    "xsampa": {"low": "@", "mid": "{", "high": "S", "top": "s"},
+    "praat": {"low": "\\sw", "mid": "\\ae", "high": "\\sh", "top": "s"},
+}
+
+
+@pytest.mark.parametrize("kind", SPELLED)
+def test_labels_in_other_letters_score_as_those_in_ipa(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+    model = renamed(tiny_model, tmp_path / "model", SCHWA)
+    ours, theirs = (
+        scored(model, "corpus.kind=textgrid", f"corpus.root={write_grids(tmp_path / str(k), names)}")
+        for k, names in enumerate((SCHWA, SPELLED[kind]))
+    )
+    assert ours.counts == theirs.counts and ours.counts.per < 50
+    assert any("X-SAMPA" in note for note in theirs.notes) == (kind == "xsampa")
+    root = f"corpus.root={tmp_path / '1'}"
+    kept = scored(model, "corpus.kind=textgrid", root, "corpus.notation=own")
+    assert (kept.counts.per > 50) == (kind == "xsampa"), "as it is told"
+
+
 def test_phones_are_scored_as_the_symbols_of_a_table(tiny_model: Path, tmp_path: Path) -> None:
     names = {"low": "L1", "mid": "M1", "high": "H1", "top": "T1"}
     root = write_grids(tmp_path / "own", names)

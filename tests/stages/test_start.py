@@ -332,3 +332,17 @@ def test_tables_and_copies_that_speechctc_made_are_not_read_in_place_of_the_labe
     assert [each.name for each in find_recordings([Path("x-studio/round-1")])] == [Path("corpus/train/copy")]
     Path("mine.tsv").write_text("id\taudio\tphones\na\tA/r0.wav\ta b\nb\tA/r1.wav\ta b\n")
     assert "not used: 5 TextGrids of recordings; read by corpus.kind=textgrid" in start(Path()).description
+
+
+def test_a_new_config_reads_labels_as_the_earlier_one_of_the_folder(here: Path) -> None:
+    for name in ("a", "b", "c"):
+        record(here / "talks", name)
+    first = start(Path("talks")).config
+    assert first is not None
+    first.write_text(first.read_text().replace("  phones: found", "  tone: strip\n  ignore: [xx]\n  phones: found"))
+    second = start(Path("talks"), settings=["corpus.ignore=[b]"])
+    assert second.config is not None and "as in talks.yaml, which is of this folder: corpus.tone" in second.description
+    corpus = load_config(second.config).corpus
+    assert (corpus.tone, corpus.ignore) == ("strip", ("b",))
+    record(here / "other" / "talks", "a")
+    assert "as in" not in start(Path("other/talks")).description
