@@ -32,7 +32,7 @@ from speechctc.core.errors import InputError, counted, counted_alike, first_few,
 from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
-from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance
+from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance, write_languages
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import without_drafts
 from speechctc.features.extractor import extractor
@@ -110,7 +110,7 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     skipped = [(summary.split, *entry) for summary in summaries for entry in summary.skipped]
     _write_table(config.data.dir / "skipped.tsv", ("split", "id", "reason"), skipped)
     write_utterances(config.data.dir, corpus)
-    write_languages(config.data.dir, corpus)
+    _write_languages(config.data.dir, corpus)
     counts = {split: count_phones(_shards(plans[split]), phones.phones) for split in SPLITS}
     report_phones(config.data.dir, phones, counts, reporter)
     if corpus.words:
@@ -252,11 +252,13 @@ def write_utterances(folder: Path, corpus: Corpus) -> None:
     _write_table(folder / UTTERANCES, "split id audio start end speaker phones words".split(), rows, wanted)
 
 
-def write_languages(folder: Path, corpus: Corpus) -> None:
+def _write_languages(folder: Path, corpus: Corpus) -> None:
     """Write the language of each utterance, if there are several: training balances epochs by it, and scores by it."""
     rows = [(split, each.id, each.trait("language")) for split, part in corpus.splits.items() for each in part]
-    several = len({language for *_, language in rows}) > 1
-    _write_table(folder / LANGUAGES_FILE, ("split", "id", "language"), rows, several)
+    if len({language for *_, language in rows}) > 1:
+        write_languages(folder / LANGUAGES_FILE, rows)
+    else:
+        (folder / LANGUAGES_FILE).unlink(missing_ok=True)
 
 
 def write_pronunciations(folder: Path, corpus: Corpus, by_language: bool) -> str:
