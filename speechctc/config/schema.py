@@ -171,6 +171,8 @@ class CorpusConfig(Section):
         """Return languages as text; YAML reads the code ``no`` as a truth value."""
         if isinstance(value, dict):
             return {"no" if key is False else key: "no" if each is False else each for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return ["no" if each is False else each for each in value]
         return "no" if value is False else value
 
 

@@ -84,7 +84,7 @@ class Run:
         Raises
         ------
         InputError
-            The folder holds a run and `resume` is false, or that run has another config, is damaged, or lacks its last/.
+            The folder holds a run and `resume` is false; or that run has another config, is damaged or lacks last/.
         """
         for checkpoint in (self.best, self.last):
             files.settle_folder(checkpoint)
