@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
+from speechctc.audio.dereverberation import When, as_decoded
 from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
@@ -338,12 +339,15 @@ class Job:
         Its number of frames, by the header of its file.
     problem : str or None
         Why it cannot be extracted.
+    dereverb : str
+        When reverberation is taken off: of dev as decoding does, since it is scored; never of what is trained on.
     """
 
     utterance: Utterance
     labels: tuple[int, ...]
     frames: int
     problem: str | None = None
+    dereverb: When = "never"
 
 
 @dataclass(frozen=True)
@@ -357,7 +361,8 @@ class ShardPlan:
 
 def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) -> list[ShardPlan]:
     """Cut a split into shards of at most ``data.shard_mib``, at least one."""
-    jobs = [_job(utterance, phones, config.features) for utterance in corpus.splits[split]]
+    dereverb = config.decode.dereverb if split == "dev" else "never"
+    jobs = [replace(_job(each, phones, config.features), dereverb=dereverb) for each in corpus.splits[split]]
     width = 2 if config.data.dtype == "float16" else 4
     limit = config.data.shard_mib * 2**20 // (config.features.static_dims * width)
     groups: list[list[Job]] = [[]]
@@ -401,6 +406,7 @@ def source_digest(jobs: Sequence[Job], config: Config) -> str:
         except OSError as error:
             content = str(error)
         parts = [wanted.id, wanted.phones, content, wanted.channel, wanted.stretch]
+        parts += [job.dereverb] if job.dereverb != "never" else []
         digest.update(json.dumps(parts).encode())
     return f"content {digest.hexdigest()}"
 
@@ -412,6 +418,7 @@ def extract_one(job: Job, config: FeatureConfig) -> Result:
     try:
         wanted = job.utterance
         samples, seconds = sound_file.read(wanted.audio, config.sample_rate, wanted.channel, wanted.stretch)
+        samples = as_decoded(samples, config.sample_rate, job.dereverb)
     except InputError as error:
         return error.what
     try:
