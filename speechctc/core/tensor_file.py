@@ -72,9 +72,8 @@ def checksum(arrays: Arrays) -> str:
     """Return the CRC-32 of the names and values of arrays, in the order of their names."""
     value = 0
     for name in sorted(arrays):
-        value = zlib.crc32(
-            np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8), zlib.crc32(name.encode(), value)
-        )
+        value = zlib.crc32(name.encode(), value)
+        value = zlib.crc32(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data, value)
     return f"{value:08x}"
 
 

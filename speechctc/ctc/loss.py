@@ -146,7 +146,7 @@ def ctc_loss(
         overridden: Tensor = handle_torch_function(ctc_loss, given, *given, *others, packed=packed, scale=scale)
         return overridden
     _check_choices(reduction, zero_infinity, backend)
-    if not torch.jit.is_tracing():  # which would take what is compared for constants
+    if is_compiling or not torch._C._is_tracing():  # which would take what is compared for constants
         check_shapes(logits, targets, blank, packed)
     lengths = as_lengths(input_lengths, "input_lengths"), as_lengths(target_lengths, "target_lengths")
     arguments = logits, targets, *lengths, blank, packed, reduction, bool(zero_infinity), backend, float(scale)
@@ -179,7 +179,7 @@ def _is_seen(*tensors: Tensor) -> bool:
 
     What is behind their addresses is not what such tensors stand for.
     """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack():
+    if torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack():
         return True
     return torch._C._are_functorch_transforms_active() or any(type(each) not in PLAIN for each in tensors)
 

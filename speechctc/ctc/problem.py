@@ -16,8 +16,8 @@ from torch import Tensor
 Lengths = Tensor | Sequence[int] | int
 
 FLOAT_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-INTEGER_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8)
-INTEGER_TYPES += (torch.uint64, torch.uint32, torch.uint16, torch.uint8)
+_UNSIGNED = (torch.uint64, torch.uint32, torch.uint16, torch.uint8)
+INTEGER_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, *_UNSIGNED)
 
 # A likelihood below 2 to this power, exp(-1.86e8), counts as zero: its loss is inf.
 MIN_EXPONENT = -(2**28)

@@ -55,7 +55,7 @@ def test_logits_stored_negated_count_as_their_values(dtype: torch.dtype, packed:
 def test_signs_of_all_other_tensors(case: Case) -> None:
     wanted = ctc_loss(*case, reduction="none")
     for place in (1, 2, 3):
-        given = [negative_view(each) if k == place else each for k, each in enumerate(case)]
+        given = Case(*(negative_view(each) if k == place else each for k, each in enumerate(case)))
         assert torch.equal(ctc_loss(*given, reduction="none"), wanted)
     assert torch.equal(posteriors(negative_view(case.logits), *case[1:]), posteriors(*case))
     assert torch.equal(viterbi(negative_view(case.logits), *case[1:]).states, viterbi(*case).states)
@@ -94,13 +94,13 @@ def test_overlapping_and_strided_memory(case: Case) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int16, torch.int32])
 def test_integers_of_any_width(case: Case, dtype: torch.dtype) -> None:
-    given = [each.to(dtype) for each in case[1:]]
+    given: Any = [each.to(dtype) for each in case[1:]]
     assert torch.equal(ctc_loss(case.logits, *given), ctc_loss(*case))
 
 
 @pytest.mark.filterwarnings("ignore:.*nested:UserWarning", "ignore:Sparse CSR:UserWarning")
 def test_other_layouts_are_refused_in_words(case: Case) -> None:
-    logits, targets, *lengths = case
+    logits, targets, frames, labels = case
     for name, other in (
         ("logits", logits.to_sparse()),
         ("logits", logits.to_mkldnn()),
@@ -111,11 +111,11 @@ def test_other_layouts_are_refused_in_words(case: Case) -> None:
     ):
         given = {"logits": logits, "targets": targets} | {name: other}
         with pytest.raises(ValueError, match=rf"{name} are .*; they must be strided"):
-            ctc_loss(given["logits"], given["targets"], *lengths)
+            ctc_loss(given["logits"], given["targets"], frames, labels)
     with pytest.raises(ValueError, match="input_lengths are torch.sparse_coo"):
-        ctc_loss(logits, targets, lengths[0].to_sparse(), lengths[1])
+        ctc_loss(logits, targets, frames.to_sparse(), labels)
     with pytest.raises(ValueError, match="torch.qint8"):
-        ctc_loss(torch.quantize_per_tensor(logits, 0.1, 0, torch.qint8), targets, *lengths)
+        ctc_loss(torch.quantize_per_tensor(logits, 0.1, 0, torch.qint8), targets, frames, labels)
 
 
 def test_what_is_no_tensor_is_refused_in_words(case: Case) -> None:
@@ -133,7 +133,7 @@ def test_what_is_no_tensor_is_refused_in_words(case: Case) -> None:
 
 def test_no_values_on_the_meta_device(case: Case) -> None:
     for place, name in ((0, "logits"), (1, "targets"), (2, "input_lengths"), (3, "target_lengths")):
-        given = [each.to("meta") if k == place else each for k, each in enumerate(case)]
+        given = Case(*(each.to("meta") if k == place else each for k, each in enumerate(case)))
         with pytest.raises(ValueError, match=f"{name} (are )?on (the )?meta"):
             ctc_loss(*given)
 
@@ -145,8 +145,9 @@ def test_no_values_on_the_meta_device(case: Case) -> None:
 def test_a_gradient_never_comes_of_what_was_changed_since(case: Case, place: int, name: str) -> None:
     """In float16 the gradient is computed in the backward pass; else for whoever asks a second time."""
     for dtype in (torch.float16, torch.float32):
-        leaf, given = case.logits.to(dtype).requires_grad_(), [each.clone() for each in case[1:]]
-        loss = ctc_loss(leaf, *given, reduction="sum")
+        leaf = case.logits.to(dtype).requires_grad_()
+        given: Any = [each.clone() for each in case[1:]]
+        loss = ctc_loss(leaf, given[0], given[1], given[2], reduction="sum")
         if dtype == torch.float32:
             (first,) = torch.autograd.grad(loss, leaf, retain_graph=True)
         given[place - 1].fill_(1)
@@ -169,7 +170,7 @@ def test_tensors_of_inference_mode(case: Case, dtype: torch.dtype) -> None:
     logits = case.logits.to(dtype)
     wanted = gradient_of(lambda x: ctc_loss(x, *case[1:]), logits)
     with torch.inference_mode():
-        given = [each.clone() for each in case[1:]]
+        given: Any = [each.clone() for each in case[1:]]
         assert torch.equal(ctc_loss(logits.clone(), *given), ctc_loss(logits, *case[1:]))
     leaf = logits.clone().requires_grad_()
     loss = ctc_loss(leaf, *given)
@@ -214,7 +215,7 @@ def test_modes_that_look_on(case: Case) -> None:
         assert torch.equal(ctc_loss(*case[:2], case.input_lengths.tolist(), case.target_lengths.tolist()), wanted)
         assert viterbi(*case).states.device.type == posteriors(*case).device.type == "cpu"
     with torch._subclasses.fake_tensor.FakeTensorMode() as mode:
-        fake = [mode.from_tensor(each) for each in case]
+        fake = Case(*map(mode.from_tensor, case))
         assert ctc_loss(*fake, reduction="none").shape == (3,)
 
 
@@ -245,7 +246,7 @@ def test_a_class_of_ones_own_hears_of_the_loss(case: Case) -> None:
         @classmethod
         def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             heard.append(func)
-            return super().__torch_function__(func, types, args, kwargs or {})
+            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
 
     found = ctc_loss(case.logits.as_subclass(Own), *case[1:])
     assert heard == [ctc_loss] and type(found) is Own

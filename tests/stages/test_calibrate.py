@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from speechctc.config.load import load_config
 from speechctc.inference.recogniser import Recogniser
@@ -42,7 +43,7 @@ def test_training_ends_with_the_calibration_of_its_best(
         assert train(config, True, Recorder()).calibration is None and where.stat().st_mtime_ns == before
 
 
-def phones_of(seed: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def phones_of(seed: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
     """Posteriors that are as right as they say, for so many phones: there is nothing to learn but chance."""
     rng = np.random.default_rng(seed)
     posteriors = rng.uniform(0.3, 0.99, count)

@@ -101,17 +101,17 @@ def test_dev_is_heard_as_decoding_hears_it_and_what_is_trained_on_is_not(tmp_pat
         loaded = load_config(config, [f"decode.dereverb={when}"])
         extract(loaded, Recorder())
         features = loaded.features.model_dump(mode="json")
-        found[when] = {split: read_split(loaded.data.dir / split, features)[0] for split in ("train", "dev", "test")}
-        found[when] = {split: (shard, shard.static.clone()) for split, shard in found[when].items()}
+        shards = {split: read_split(loaded.data.dir / split, features)[0] for split in ("train", "dev", "test")}
+        found[when] = {split: shard.static.clone() for split, shard in shards.items()}
     for split in ("train", "test"):
-        assert torch.equal(found["never"][split][1], found["always"][split][1])
-    assert torch.equal(found["never"]["dev"][1], found["auto"]["dev"][1])
-    assert not torch.equal(found["never"]["dev"][1], found["always"]["dev"][1])
+        assert torch.equal(found["never"][split], found["always"][split])
+    assert torch.equal(found["never"]["dev"], found["auto"]["dev"])
+    assert not torch.equal(found["never"]["dev"], found["always"]["dev"])
     row = json.loads((tmp_path / "table1.jsonl").read_text().splitlines()[0])
     with opened(tmp_path / row["audio"], None, None, loaded.features.sample_rate, "always") as (_, blocks):
         heard = static_features(torch.from_numpy(np.concatenate([*blocks])), loaded.features)
-    stored = found["always"]["dev"][1][: len(heard)].float()
-    torch.testing.assert_close(stored, heard.to(found["always"]["dev"][1].dtype).float(), rtol=2e-3, atol=2e-3)
+    stored = found["always"]["dev"][: len(heard)].float()
+    torch.testing.assert_close(stored, heard.to(found["always"]["dev"].dtype).float(), rtol=2e-3, atol=2e-3)
 
 
 def test_evaluate_gives_the_dev_per_of_the_last_epoch_and_says_what_was_taken_off(tmp_path: Path) -> None:
