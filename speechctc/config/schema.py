@@ -165,6 +165,8 @@ class CorpusConfig(Section):
         """Return languages as text; YAML reads the code ``no`` as a truth value."""
         if isinstance(value, dict):
             return {"no" if key is False else key: "no" if each is False else each for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return ["no" if each is False else each for each in value]
         return "no" if value is False else value
 
 
@@ -243,7 +245,12 @@ class TrainConfig(Section):
     random"""
     epochs: int = Field(10, ge=1, description="passes over the training split")
     minutes: float = Field(0.0, ge=0, description="most minutes of training; 0: no limit")
-    patience: int = Field(0, ge=0, description="end a stage after this many epochs without a better dev PER; 0: never")
+    patience: int = Field(
+        0,
+        ge=0,
+        description="end a stage after this many epochs without a better dev PER, those of the blank phase not counted;"
+        " 0: never",
+    )
     save_minutes: float = Field(10.0, gt=0)
     """minutes between saves of last/ within an epoch; it is also saved at the end of each"""
     seed: int = Field(1, ge=0, description="seed for the first weights, the order of batches and dropout")

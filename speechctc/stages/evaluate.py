@@ -69,6 +69,8 @@ class Evaluation:
         How the corpus was divided and its labels were read, where that is not as in the model's config.
     languages : tuple of ProtocolScore
         By name; none where the corpus does not say them, or has one.
+    dereverberated : int
+        Utterances of which reverberation or hum was taken off first, as ``decode.dereverb`` says.
     """
 
     split: str
@@ -83,6 +85,7 @@ class Evaluation:
     feature_note: str
     notes: tuple[str, ...] = ()
     languages: tuple[ProtocolScore, ...] = ()
+    dereverberated: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON report."""
@@ -96,6 +99,7 @@ class Evaluation:
             **self.reliability.to_dict(),
             **asdict(counts),
             "protocol": self.protocol,
+            "dereverberated": self.dereverberated,
             "protocols": [score.to_dict() for score in self.protocols],
             "features": asdict(self.features) if self.features else None,
             "feature_note": self.feature_note,
@@ -167,6 +171,7 @@ def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Ev
         "" if isinstance(features, FeatureScore) else features,
         scored.notes,
         tuple(languages if len(languages) > 1 else ()),
+        scored.dereverberated,
     )
 
 

@@ -92,6 +92,8 @@ class ScoredSplit:
         Of all results.
     skipped : list of (str, str)
         Ids of utterances that could not be scored, and the reasons.
+    dereverberated : int
+        Utterances of which reverberation or hum was taken off first.
     """
 
     utterances: tuple[Utterance, ...]
@@ -103,6 +105,7 @@ class ScoredSplit:
     results: list[ScoredUtterance] = field(default_factory=list)
     counts: EditCounts = field(default_factory=EditCounts)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    dereverberated: int = 0
 
     def add(self, number: int, segments: tuple[Segment, ...]) -> None:
         """Score the phones recognised in utterance `number`."""
@@ -207,6 +210,7 @@ def _add_results(
                 scored.skipped.append((scored.utterances[number].id, result.what))
             else:
                 scored.add(number, result.renamed(written).segments)
+                scored.dereverberated += result.is_dereverberated
             advance(1, f"PER {scored.counts.per:.2f} %")
 
 

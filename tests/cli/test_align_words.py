@@ -130,6 +130,17 @@ def test_what_is_wrong_with_words_is_said(
     assert said in one_line_error(speechctc("align", *arguments))
 
 
+def test_no_silence_is_asked_for_by_an_empty_value(speechctc: Command, here: Path) -> None:
+    write_words("a.wav", ["hum"])
+    (here / "a.txt").write_text("hum")
+    (here / "d.dict").write_text(DICTIONARY)
+    asked = ("align", "a.wav", "--words", "a.txt", "--dictionary", "d.dict", "--format", "json")
+    found = [speechctc(*asked, *none) for none in ((), ("--silence", ""), ("--silence=",))]
+    assert [each.status for each in found] == [0, 0, 0], found[1].err
+    assert found[0].out == found[1].out == found[2].out  # the model has no label of silence
+    assert "--out is empty" in one_line_error(speechctc(*asked, "--silence", "", "--out", ""))
+
+
 def test_words_without_a_pronunciation_are_named(speechctc: Command, here: Path) -> None:
     write_words("a.wav", ["hum"])
     (here / "a.txt").write_text("hum whistle")
