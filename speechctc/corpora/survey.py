@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,10 @@ from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
+from speechctc.corpora.manifests import corpora_in
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table import spelling_of
-from speechctc.corpora.table_rows import LABELS, USUAL, Row, corpora_in, ending_of, read_rows
+from speechctc.corpora.table import SPLIT_WORDS, spelling_of, split_named, split_of_row
+from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
@@ -38,8 +39,7 @@ MAYBE = (".json", ".gz")  # some of these are manifests, and others something el
 _TRANSCRIPTS = tuple(".stm .ctm .mlf .srt .vtt .txt .lab".split())
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
 # Words in names of what a model is not trained on.
-HELD_OUT = frozenset(("test", "dev", "valid", "validation", "eval", "evaluation"))
-_SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
+HELD_OUT = frozenset(SPLIT_WORDS["dev"] | SPLIT_WORDS["test"])
 
 MIN_OCCURRENCES = 5  # a phone with fewer occurrences is hardly learned
 MAX_LISTED = 8  # entries of a list
@@ -304,7 +304,7 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
                 result.hints |= {"mend"} if _has_labels(path, result.recordings) else set()
     if not rows:
         return None
-    chosen = _splits({path: len(each) for path, each in rows.items()}, result.folder)
+    chosen = _splits(rows, result.folder)
     left = [str(path) for path in rows if path not in chosen.values()]
     if left:
         result.notes.append(f"not used: {plural(len(left), 'more table')} ({first_few(left, 3)})")
@@ -346,24 +346,39 @@ def _has_labels(table: Path, recordings: Sequence[Path]) -> bool:
     return bool(known & header) or any(path.name.lower() in text for path in recordings)
 
 
-def _splits(rows: dict[Path, int], folder: Path) -> dict[str, Path]:
+def _splits(rows: Mapping[Path, Sequence[Row]], folder: Path) -> dict[str, Path]:
     """Return the table of each split, by its name or that of its folder.
 
-    If none says train, that is the longest of the other tables.
+    If none says train, that is the longest of the other tables. One that is alone and whose rows name several splits is
+    the table of each of these.
     """
     chosen: dict[str, Path] = {}
-    exact = {word for words in _SPLIT_WORDS.values() for word in words}  # before validated.tsv of Common Voice
-    for path in sorted(rows, key=lambda path: (path.stem.lower() not in exact, -rows[path], path)):
-        name = path.stem.lower()
-        meant = [split for split, words in _SPLIT_WORDS.items() if any(word in name for word in words)]
-        meant += [part.lower() for part in path.relative_to(folder).parts if part.lower() in SPLITS]
-        for split in meant[:1]:
+    words = {word for names in SPLIT_WORDS.values() for word in names}  # test.tsv is before test-other.tsv
+    ordered = sorted(rows, key=lambda path: (path.stem.lower() not in words, -len(rows[path]), path))
+    for path in ordered:
+        if split := _split_of(path, folder):
             chosen.setdefault(split, path)
+    scored = [path for path in ordered if _split_of(path, folder) == "test"]
+    evals = [path for path in scored if any("eval" in name.lower() for name in _names(path, folder))]
+    if "dev" not in chosen and 0 < len(evals) < len(scored):  # beside a test table, it is the one of each epoch
+        chosen |= {"dev": evals[0], "test": next(path for path in scored if path not in evals)}
     others = [path for path in rows if path not in chosen.values()]
     if "train" not in chosen:
-        chosen["train"] = max(others or rows, key=lambda path: rows[path])
+        chosen["train"] = max(others or rows, key=lambda path: len(rows[path]))
         chosen = {split: path for split, path in chosen.items() if split == "train" or path != chosen["train"]}
+    inside = Counter(map(split_of_row, rows[chosen["train"]]))
+    if chosen.keys() == {"train"} and len(inside.keys() - {""}) > 1 and "train" in inside:
+        return {split: chosen["train"] for split in SPLITS if split in inside}
     return chosen
+
+
+def _names(path: Path, folder: Path) -> list[str]:
+    """Return the name of a table, and those of its folders, the last first."""
+    return [path.stem, *reversed(path.relative_to(folder).parts[:-1])]
+
+
+def _split_of(path: Path, folder: Path) -> str:
+    return next(filter(None, map(split_named, _names(path, folder))), "")
 
 
 def _usable(config: CorpusConfig) -> int:
@@ -514,7 +529,11 @@ def describe(survey: Survey) -> str:
         "kind": kind,
         "what": note_text(f"what {kind or survey.case}"),
         "facts": [files, rates or "none can be read", formats],
-        "left": [note for note in notes if note.startswith("SA sentences") or note.endswith("are not used")],
+        "left": [
+            note
+            for note in notes
+            if note.startswith(("SA sentences", "the language")) or note.endswith(("are not used", "left out"))
+        ],
         "rejected": [f"{each.id}: {each.reason}" for split in rejected for each in without_drafts(split)],
         "named": sorted({utterance.speaker for utterance in utterances} - {""}),
         "without": sum(not utterance.speaker for utterance in utterances),

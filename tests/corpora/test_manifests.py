@@ -136,11 +136,24 @@ def test_a_command_that_may_change_a_recording_is_left_out_by_name(here: Path, c
     assert "may change the sound" in row.problem and command[:60] in row.problem.replace("\\", "")
 
 
-def test_a_segment_has_two_times(here: Path) -> None:
-    for segment, problem in {"0.5 1.5": "", "0.5": "'0.5'", "0.5 1.5 1": "'0.5 1.5 1'"}.items():
-        Path("segments").write_text(f"a a {segment}\n")
-        (row,) = kaldi_rows(here, "a.wav")
-        assert problem in row.problem and (problem or (row.audio, row.start, row.end) == ("a.wav", "0.5", "1.5"))
+@pytest.mark.parametrize(
+    ("segment", "read", "problem"),
+    [
+        ("0.5 1.5", ("0.5", "1.5", None), ""),
+        ("0.5 -1", ("0.5", "inf", None), ""),
+        ("0.5 -1.0 1", ("0.5", "inf", 2), ""),
+        ("0.5 1.5 0", ("0.5", "1.5", 1), ""),
+        ("0.5", ("", "", None), "'0.5'"),
+        ("0.5 1.5 left", ("", "", None), "the channel 'left'"),
+        ("0.5 1.5 1 2", ("", "", None), "'0.5 1.5 1 2'"),
+    ],
+)
+def test_a_segment_has_two_times_and_perhaps_a_channel(
+    here: Path, segment: str, read: tuple[str, str, int | None], problem: str
+) -> None:
+    Path("segments").write_text(f"a a {segment}\n")
+    (row,) = kaldi_rows(here, "a.wav")
+    assert problem in row.problem and bool(problem) == bool(row.problem) and (row.start, row.end, row.channel) == read
 
 
 def kaldi_rows(folder: Path, entry: str) -> list[Row]:

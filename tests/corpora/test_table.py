@@ -329,7 +329,7 @@ def test_a_workbook_of_excel_is_read_as_the_same_table_saved_as_text(recordings:
         (4, "2", "b.wav", ("ã",), "Otto B"),
         (5, "3", "talks/a  \u00a0c.wav", ("x",), "A B C"),
     ]
-    assert table.note.endswith("the sheet 'data' is read, of 2")
+    assert [note.partition(": ")[2] for note in table.notes] == ["the sheet 'data' is read, of 2"]
 
 
 Workbook = Callable[..., Path]
