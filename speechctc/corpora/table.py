@@ -72,9 +72,8 @@ def read_tables(config: CorpusConfig, needed: str = "train") -> Corpus:
                 reader.read(path, split)
     if not config.tables.of("test"):
         reader.builder.notes.append("test: none, because corpus.tables.test is not set")
-    reader.builder.notes += reader.summary()
     corpus = reader.builder.to_corpus(config.dev_share, not config.tables.of("dev"), reader.words)
-    return dataclasses.replace(corpus, notes=corpus.notes + tuple(_shared_audio(corpus)))
+    return dataclasses.replace(corpus, notes=(*corpus.notes, *reader.summary(), *_shared_audio(corpus)))
 
 
 class _TableReader:
@@ -239,7 +238,7 @@ class _Told:
 
 
 def split_of_row(row: Row) -> str:
-    """Return the split of a row by its column split, or by the last folder of its recording that names one, or ``""``."""
+    """Return the split of a row by its column split, or the last folder of its recording that names one, or ``""``."""
     if row.split:
         return split_named(row.split)
     folders = PurePath(row.audio.replace("\\", "/")).parts[:-1]

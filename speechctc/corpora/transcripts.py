@@ -285,7 +285,8 @@ def _with_note(tasks: list[Task], what: str, rows: Sequence[Row]) -> list[Task]:
     """Return the tasks, their transcripts with a note on rows that are not used, if there are any."""
     if not rows:
         return tasks
-    note = f"{what} ({len(rows)}): {first_few([row.id or f'line {row.line}' for row in sorted(rows, key=lambda row: row.line)], 3)}"
+    names = [row.id or f"line {row.line}" for row in sorted(rows, key=lambda row: row.line)]
+    note = f"{what} ({len(rows)}): {first_few(names, 3)}"
     return [
         task._replace(transcript=said._replace(note="; ".join(filter(None, (said.note, note)))))
         if isinstance(said := task.transcript, Transcript)

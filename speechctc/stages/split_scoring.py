@@ -207,7 +207,7 @@ def _add_results(
                 scored.skipped.append((scored.utterances[number].id, result.what))
             else:
                 scored.add(number, result.renamed(written).segments)
-            advance(1, f"PER {scored.counts.per:.2f} %")
+            advance(1, f"PER {scored.counts.to_text()}")
 
 
 def _read_divided(

@@ -217,7 +217,7 @@ class Trainer:
         line = epoch_record(progress, dev, loss, self.train_step)
         alarms = new_warnings(self.run.epochs() if self.ranks.is_main else [], line, self.net_facts)
         line["alarms"] = " ".join(alarm.kind for alarm in alarms)
-        better = progress.score(dev.counts.per)
+        better = progress.score(dev.counts.rank)
         if progress.batch >= self.plan().steps:
             progress.next_epoch()
             self.train_step.norms.reset()
@@ -452,7 +452,7 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, train_step: Tra
         "loss": mean,
         "dev_loss": dev.loss,
         "dev_gap": dev.loss - mean,
-        "dev_per": dev.counts.per,
+        "dev_per": dev.counts.rank,
         "blank_share": dev.blank_share,
         "entropy": dev.entropy,
         "dead_phones": len(dev.dead_phones),
