@@ -188,18 +188,18 @@ def _vctk(folder: Path) -> Iterator[Values]:
     Of a recording with two microphones the first is read.
     """
     places = [folder / name for name in _sound_folders(folder)]
-    sounds: dict[tuple[str, str], str] = {}
+    sounds: dict[Path, str] = {}  # by the folder inside of the place, and the stem
     for place in reversed(places):
         for where, _, names in walk(place):
-            inside = str(Path(where).relative_to(place))
-            sounds |= {(inside, Path(name).stem): os.path.join(where, name) for name in names if _is_sound(name)}
+            below = Path(where).relative_to(place)
+            sounds |= {below / Path(name).stem: os.path.join(where, name) for name in names if _is_sound(name)}
     for where, _, names in walk(folder / TEXTS):
         inside = Path(where).relative_to(folder / TEXTS)
         for name in sorted(names):
             if not name.lower().endswith(".txt"):
                 continue
             stem = Path(name).stem
-            found = [sounds.get((str(inside), stem + which)) for which in _MICROPHONES]
+            found = [sounds.get(inside / f"{stem}{which}") for which in _MICROPHONES]
             audio = next(filter(None, found), None) or os.path.join(places[0], inside, f"{stem}.wav")
             file, words = Path(where, name), " ".join(read_text(Path(where, name)).text.split())
             row = {"id": stem, "audio": os.path.relpath(audio, folder), "words": words}
@@ -293,7 +293,7 @@ def _supervision(each: Mapping[str, Any], recording: Mapping[str, Any], offset: 
         "end": round(start + float(each["duration"]), 6) if each.get("duration") is not None else TO_THE_END,
     }
     if changes := _changes(recording):
-        fix = "augment.speed makes such copies in training"
+        fix = "training makes its own: augment.speed, and the other keys of augment"
         return {**row, "problem": f"{PERTURBED} ({changes})", "fix": fix}
     return row | _source(recording.get("sources") or [], each.get("channel", 0))
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from speechctc.config.schema import CorpusConfig
 
 NO_RECORDING = "no such recording"  # what the reason begins with
+OVERSHOOT = 0.5  # seconds that other programs say too much of the duration of a whole recording
 MAX_DIFFERENCE = 0.5  # seconds that a recording may be longer than its row says
 # Words in names that mean a split, alone or with *set* after them.
 SPLIT_WORDS = {
@@ -168,7 +169,8 @@ class _TableReader:
             return None
         (start, end), seconds = row.times(), self._seconds(audio)
         end = seconds if math.isinf(end) else end
-        if start > seconds - MIN_EDGE or end > seconds + TAIL:
+        tail = OVERSHOOT if start <= MIN_EDGE else TAIL
+        if start > seconds - MIN_EDGE or end > seconds + tail:
             raise InputError(f"{start:g} to {end:g} s of a recording of {seconds:.2f} s", "correct the times")
         whole = start <= MIN_EDGE and end >= seconds - MIN_EDGE
         return None if whole else (round(start, 4), round(min(end, seconds), 4))

@@ -10,7 +10,7 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, islice
@@ -38,7 +38,7 @@ USUAL = {
     ),
     "phones": "ipa phone phonemes phonetic pronunciation phn".split(),
     "words": "text sentence transcript transcription orthography word gloss wrd".split(),
-    "speaker": "client_id speaker_id spk spk_id".split(),
+    "speaker": "client_id speaker_id speaker_name spk spk_id".split(),
     "language": "locale lang".split(),
     "accent": ["accents"],
     "split": "subset partition".split(),
@@ -53,6 +53,7 @@ JSON_LINES = (".jsonl", ".ndjson", ".json")
 _DELIMITERS = "\t,;|"  # what separates columns
 _SEPARATOR = re.compile(r'"?sep=(.)"?[,;\t]*\s*', re.IGNORECASE)  # what Excel reads in the first line of a CSV
 _ROOT = re.compile(r"(\{data_root\}|\$data_root)[/\\]")  # SpeechBrain's name of the folder that paths begin in
+_BETWEEN = re.compile(r"[\s,:]*")  # the entries of a JSON list or object
 _SPACE = " \t\n\u00a0\ufeff"
 _DECIMAL = re.compile(r"-?\d*,\d+")
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
@@ -295,11 +296,16 @@ def _records(text: str, path: Path, header: Header) -> Iterator[tuple[int, list[
     """
     lines = islice(io.StringIO(text), header.lines, None)
     if header.delimiter in "\t|":
-        for line, plain in enumerate(lines, start=header.lines + 1):
-            yield line, plain.rstrip("\n").split(header.delimiter), ""
+        yield from ((*each, "") for each in _plain_records(lines, header))
         return
     taken: list[str] = []
-    reader = csv.reader((taken.append(line) or line for line in lines), delimiter=header.delimiter, strict=True)
+
+    def watched() -> Iterator[str]:
+        for each in lines:
+            taken.append(each)
+            yield each
+
+    reader = csv.reader(watched(), delimiter=header.delimiter, strict=True)
     line = header.lines + 1
     while True:
         try:
@@ -314,6 +320,33 @@ def _records(text: str, path: Path, header: Header) -> Iterator[tuple[int, list[
         yield line, fields, problem
         line += len(taken)
         taken.clear()
+
+
+def _plain_records(lines: Iterator[str], header: Header) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line of each row and its fields; a text in quotes may end in one of the lines after it."""
+    held: list[tuple[int, list[str]]] = []  # a row whose last field is open, and the lines after it
+    for line, plain in enumerate(lines, start=header.lines + 1):
+        held.append((line, plain.rstrip("\n").split(header.delimiter)))
+        while held and not (joined := _joined([fields for _, fields in held], header)):
+            yield held.pop(0)
+        if held and not _is_open(joined):
+            yield held[0][0], joined
+            held = []
+    yield from held
+
+
+def _joined(parts: Sequence[list[str]], header: Header) -> list[str]:
+    """Return the fields of a row over several lines, of which all but the last leave a text open; else none."""
+    fields, columns = parts[0], header.columns
+    for more in parts[1:]:
+        fields = [*fields[:-1], f"{fields[-1]} {more[0]}", *more[1:]]
+    is_text = len(parts[0]) <= len(columns) and columns[len(parts[0]) - 1] in ("words", "")
+    return fields if len(fields) <= len(columns) and (not _is_open(parts[0]) or is_text) else []
+
+
+def _is_open(fields: Sequence[str]) -> bool:
+    """Tell whether the last of some fields begins with a quotation mark that is not closed."""
+    return fields[-1].startswith('"') and fields[-1].count('"') % 2 == 1
 
 
 def _holds_rows(header: Header, fields: Sequence[str], lines: Sequence[str]) -> bool:
@@ -419,15 +452,20 @@ def _json_values(text: str, path: Path) -> Iterator[tuple[int, str, Any]]:
     if not _is_document(text):
         yield from ((line, "", source) for line, source in enumerate(io.StringIO(text), start=1) if source.strip())
         return
+    decoder, at, line, counted = json.JSONDecoder(), text.index(text.strip()[0]) + 1, 1, 0
+    is_list = text[at - 1] == "["
     try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        where = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise InputError(
-            f"{path}{where}: not JSON ({str(error)[:80]})", "correct it, or write one object a line"
-        ) from None
-    for number, entry in enumerate(whole.items() if isinstance(whole, dict) else whole, start=1):
-        yield (number, *entry) if isinstance(whole, dict) else (number, "", entry)
+        while text[at := _BETWEEN.match(text, at).end()] not in "]}":  # type: ignore[union-attr]
+            line, counted, id = line + text.count("\n", counted, at), at, ""
+            if not is_list:
+                id, at = decoder.raw_decode(text, at)
+                at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+            value, at = decoder.raw_decode(text, at)
+            yield line, id, value
+    except (IndexError, RecursionError, ValueError) as error:
+        where = error.lineno if isinstance(error, json.JSONDecodeError) else text.count("\n") + 1
+        fix = "correct it, or write one object a line"
+        raise InputError(f"{path}, line {where}: not JSON, or not closed", fix) from None
 
 
 def _is_document(text: str) -> bool:
@@ -447,7 +485,7 @@ def _folder_row(values: dict[str, Any]) -> Row:
     return row._replace(problem=problem, fix=fix, file=values.get("file", ""))
 
 
-def _row(line: int, values: dict[str, Any]) -> Row:
+def _row(line: int, values: Mapping[str, Any]) -> Row:
     """Return the row of plain values, whose phones may be a list or a text of labels."""
     phones = values.get("phones")
     labels: tuple[str, ...] | None = None
