@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from speechctc.audio import sound_file
@@ -23,7 +23,7 @@ from speechctc.config.schema import MARKS, CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.core.parallel import attempt
-from speechctc.core.text_files import read_text
+from speechctc.core.text_files import Text, read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.manifests import corpora_in
 from speechctc.corpora.registry import read_corpus
@@ -37,6 +37,8 @@ TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 MAYBE = (".json", ".gz")  # some of these are manifests, and others something else
 # Endings of transcripts that are not read; .txt and .lab where a recording has the same name.
 _TRANSCRIPTS = tuple(".stm .ctm .mlf .srt .vtt .txt .lab".split())
+_LISTS = (".txt", ".data", ".text", ".trn", ".lst", "")  # of texts that may have a line for each recording
+MAX_LIST = 1 << 26  # bytes
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
 # Words in names of what a model is not trained on.
 HELD_OUT = frozenset(SPLIT_WORDS["dev"] | SPLIT_WORDS["test"])
@@ -195,7 +197,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     result.unlabelled = len(result.sound.paths)
     if files := list(_transcripts(result)):
         result.hints.add("transcripts")
-        endings = Counter(next(filter(path.name.lower().endswith, _TRANSCRIPTS)) for path in files)
+        endings = Counter(path.suffix.lower() or path.name for path in files)
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
         result.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
     return result
@@ -204,11 +206,23 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
 def _transcripts(result: Survey) -> Iterator[Path]:
     """Yield the files that look like transcripts of a kind that is not read."""
     stems = {path.with_suffix("") for path in result.recordings}
+    names = {path.name for path in stems}
     for path in written.changed([path for path in files_below(result.folder) if path.is_file()]):
         if path.name.lower().endswith(_TRANSCRIPTS[:-2]) or (
             path.suffix.lower() in _TRANSCRIPTS and path.with_suffix("") in stems
         ):
             yield path
+        elif path.suffix.lower() in _LISTS and _lists(path, names):
+            yield path
+
+
+def _lists(path: Path, names: Container[str]) -> bool:
+    """Return whether most of the first lines of a text have the name of a recording."""
+    found = attempt(read_text, path) if path.stat().st_size < MAX_LIST else None
+    text = found.text if isinstance(found, Text) else ""
+    lines = [line for line in text.split("\n", MAX_LISTED)[:MAX_LISTED] if line.strip()]
+    named = [any(PurePath(word).stem in names for word in line.split()[:3]) for line in lines]
+    return len(lines) > 1 and sum(named) > len(lines) / 2
 
 
 def _held_out(result: Survey, config: CorpusConfig) -> Iterator[str]:
@@ -293,7 +307,7 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     """Return the config for the tables that have the columns of a corpus; None if there are none."""
     rows: dict[Path, list[Row]] = {}
     names = [path for path in files_below(result.folder) if path.is_file()]
-    tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE)]
+    tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE) or _has_columns(path)]
     tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
     for path in [*tables, *corpora_in(result.folder, names)]:
         try:
@@ -315,6 +329,14 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [result.config_of(**values, root=root) for root in (None, str(result.folder), ".")]
     return max(configs, key=_usable)
+
+
+def _has_columns(path: Path) -> bool:
+    """Return whether a file with the ending of a text is a table as corpora for synthesis have it: ``AUDIO|TEXT``."""
+    if path.suffix.lower() != ".txt":
+        return False
+    found = attempt(read_text, path)
+    return not isinstance(found, InputError) and "|" in found.text.partition("\n")[0]
 
 
 def _named(table: Path, rows: Iterable[Row], folder: Path) -> Iterator[Path]:

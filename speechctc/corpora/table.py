@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 NO_RECORDING = "no such recording"  # what the reason begins with
 OVERSHOOT = 0.5  # seconds that other programs say too much of the duration of a whole recording
 MAX_DIFFERENCE = 0.5  # seconds that a recording may be longer than its row says
-# Words in names that mean a split, alone or with *set* after them.
+# Words in names that mean a split, alone or with *set* after them. Of two the first counts: train_dev is dev.
 SPLIT_WORDS = {
     split: {each + end for each in names.split() for end in ("", "set", "data")}
     for split, names in {
-        "train": "train training trn",
         "dev": "dev development valid validation val",
+        "train": "train training trn",
         "test": "test testing tst eval evaluation",
     }.items()
 }
@@ -187,7 +187,8 @@ class _Told:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rejected: list[Rejected] = []
+        self._others: list[Rejected] = []
+        self._copies: list[Rejected] = []
         self.missing: list[Path] = []
         self._rows = 0
         self._changes: Counter[str] = Counter()
@@ -206,7 +207,14 @@ class _Told:
             self.missing.append(Path(row.audio))
         if row.problem.startswith(PERTURBED):
             self._changes[row.problem.removeprefix(PERTURBED).strip(" ()")] += 1
-        self.rejected.append(entry)
+            self._copies.append(entry)
+        else:
+            self._others.append(entry)
+
+    @property
+    def rejected(self) -> list[Rejected]:
+        """Return the rows that are left out; perturbed copies, of which there may be many, come last."""
+        return self._others + self._copies
 
     def compare(self, row: Row, seconds: float) -> None:
         """Note a row that names a shorter duration than its recording has, which is read whole."""
@@ -247,11 +255,9 @@ def split_of_row(row: Row) -> str:
     return next(filter(None, map(split_named, reversed(folders))), "")
 
 
+@cache
 def split_named(name: str) -> str:
-    """Return the split that a name of a table, folder or split means: one of its words, of several the first in SPLITS.
-
-    The words are those of Hugging Face's datasets; ``""``: none.
-    """
+    """Return the split that a name of a table, folder or split means by one of `SPLIT_WORDS`, or ``""``."""
     words = set(re.split(r"[\W\d_]+", name.lower()))
     return next((split for split, names in SPLIT_WORDS.items() if words & names), "")
 
