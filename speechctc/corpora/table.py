@@ -14,8 +14,8 @@ import os
 import re
 import sys
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import ChainMap, Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -74,7 +74,7 @@ def read_tables(config: CorpusConfig, needed: str = "train") -> Corpus:
     if not config.tables.of("test"):
         reader.builder.notes.append("test: none, because corpus.tables.test is not set")
     corpus = reader.builder.to_corpus(config.dev_share, not config.tables.of("dev"), reader.words)
-    return dataclasses.replace(corpus, notes=(*corpus.notes, *reader.summary(), *_shared_audio(corpus)))
+    return dataclasses.replace(corpus, notes=(*corpus.notes, *reader.summary(corpus), *_shared_audio(corpus)))
 
 
 class _TableReader:
@@ -82,7 +82,8 @@ class _TableReader:
 
     def __init__(self, config: CorpusConfig) -> None:
         self.builder, self.words, self._root = CorpusBuilder.for_config(config), WordPhones(config), config.root
-        self._tables, self._counts = config.tables, defaultdict[str, Counter[str]](Counter)
+        self._tables, self._rows = config.tables, Counter[str]()
+        self._divided: dict[Path, list[str]] = {}
         self._lines: dict[Path, dict[str, int]] = {}  # of each id in the tables so far
         self._seconds = cache(lambda path: sound_file.info(path).seconds)
 
@@ -94,52 +95,62 @@ class _TableReader:
         base = self._root or (path if path.is_dir() else path.parent)
         table, told = read_table(path), _Told(path)
         own = f"{split}-" if path.stem == "metadata" else ""  # Hugging Face's audiofolder: each split has a 1.wav
-        wanted = self._splits_of(path, split)
         if split == "train" or not self.builder.utterances["train"]:
-            self._learn(path, wanted)
+            self._learn(path, split)
         utterances, lines, before = list[Utterance](), dict[str, int](), self._lines.get(path, {})
-        for row in table.rows:
-            if wanted and (split_of_row(row) or wanted[0]) != split:
-                continue
+        is_divided = bool(self._splits_of(path))
+        known = ChainMap(lines, before) if is_divided else lines
+        for row in self._own(path, table.rows, split):
             told.count(row)
             try:
-                row = checked(row, lines)
+                row = checked(row, known)
                 utterances.append(self._utterance(row._replace(id=own + row.id), base, told))
                 lines[row.id] = row.line
             except InputError as error:
                 told.reject(row, error)
         self._check_unique(path, before | {own + id: line for id, line in lines.items()})
         if not utterances:
-            raise told.nothing(split if wanted else "")
+            raise told.nothing(split if is_divided else "")
         builder = self.builder
         builder.utterances[split] += utterances
         builder.rejected[split] += told.rejected
-        self._counts[split] += Counter(tables=1, used=len(utterances), left=len(told.rejected))
-        builder.warnings += [*table.notes, *told.warnings(split, bool(wanted))]
+        self._rows[split] += told.rows
+        said = [*table.notes, *told.warnings(split, is_divided)]
+        builder.warnings += [each for each in said if each not in builder.warnings]
         builder.warn_of(told.missing, f"{path}: rows left out, because their recordings do not exist")
         builder.notes += chosen_outside(path, base, (each.audio for each in utterances))
         builder.warn_of_formats(each.audio for each in utterances)
 
-    def summary(self) -> Iterator[str]:
-        """Yield for each split how many rows there are, and how many of them are used."""
-        for split, counts in self._counts.items():
-            used, left = counts["used"], counts["left"]
-            tables = f" in {counts['tables']} tables" if counts["tables"] > 1 else ""
-            yield f"rows of {split}: {used + left:,}{tables}, {used:,} used, {left:,} left out"
+    def summary(self, corpus: Corpus) -> Iterator[str]:
+        """Yield for each split of a corpus that was read how many rows there are, and how many of them are used."""
+        for split, rows in self._rows.items():
+            left, tables = len(corpus.rejected[split]), len(self._tables.of(split))
+            in_tables = f" in {tables} tables" if tables > 1 else ""
+            yield f"rows of {split}: {rows:,}{in_tables}, {rows - left:,} used, {left:,} left out"
 
-    def _splits_of(self, path: Path, split: str) -> list[str]:
+    def _splits_of(self, path: Path) -> list[str]:
         """Return the splits that a table is divided into; none if it is named for one, or its rows name one at most."""
-        named = [each for each in SPLITS if path in self._tables.of(each)]
-        if len(named) < 2:
-            return []
-        found = {split_of_row(row) for row in read_table(path).rows} - {""}
-        return named if len(found) > 1 else []
+        if path not in self._divided:
+            named = [each for each in SPLITS if path in self._tables.of(each)]
+            found = {split_of_row(row) for row in read_table(path).rows} - {""} if len(named) > 1 else set()
+            self._divided[path] = named if len(found) > 1 else []
+        return self._divided[path]
 
-    def _learn(self, path: Path, wanted: Sequence[str]) -> None:
-        """Learn the words of a table, or of its rows of the first of some splits, from which the phone set is taken."""
-        rows = read_table(path).rows
-        own = (row for row in rows if not wanted or (split_of_row(row) or wanted[0]) == wanted[0])
-        unread = (row for row in own if row.phones is None and row.words)
+    def _own(self, path: Path, rows: Iterable[Row], split: str) -> Iterator[Row]:
+        """Yield the rows of a split; the first split of a table has those that name none, or one without the table."""
+        wanted = self._splits_of(path)
+        for row in rows:
+            of = split_of_row(row) or (wanted or [split])[0]
+            if not wanted or of == split:
+                yield row
+            elif of not in wanted and split == wanted[0]:
+                problem = row.problem or f"its split is {of}, for which the table is not named"
+                yield row._replace(problem=problem, fix=f"name it: corpus.tables.{of}")
+
+    def _learn(self, path: Path, split: str) -> None:
+        """Learn the words of a table's split from which the phone set is taken."""
+        rows = self._own(path, read_table(path).rows, split)
+        unread = (row for row in rows if row.phones is None and row.words)
         texts = ((self.words.language_of(*_language(row)), row.words) for row in unread)
         self.words.learn((language, text) for language, text in texts if self.words.can_read(language))
 
@@ -190,14 +201,14 @@ class _Told:
         self._others: list[Rejected] = []
         self._copies: list[Rejected] = []
         self.missing: list[Path] = []
-        self._rows = 0
+        self.rows = 0
         self._changes: Counter[str] = Counter()
         self._splits: Counter[str] = Counter()
         self._longer: list[str] = []
 
     def count(self, row: Row) -> None:
         """Count a row that is read."""
-        self._rows += 1
+        self.rows += 1
         self._splits[split_of_row(row)] += 1
 
     def reject(self, row: Row, error: InputError) -> None:
@@ -232,7 +243,7 @@ class _Told:
         if self.missing and len(self.missing) == len(self.rejected):
             fix = "correct the paths in its column audio, or set corpus.root to the folder that they begin in"
         first = f"; the first, {self.rejected[0].reason}" if self.rejected else ""
-        return InputError(f"{self.path}: none of {plural(self._rows, 'row')}{of} can be used{first}", fix)
+        return InputError(f"{self.path}: none of {plural(self.rows, 'row')}{of} can be used{first}", fix)
 
     def warnings(self, split: str, is_divided: bool) -> Iterator[str]:
         """Yield what may be a mistake."""
@@ -262,7 +273,7 @@ def split_named(name: str) -> str:
     return next((split for split, names in SPLIT_WORDS.items() if words & names), "")
 
 
-def checked(row: Row, lines: dict[str, int]) -> Row:
+def checked(row: Row, lines: Mapping[str, int]) -> Row:
     """Return a row whose id no line has; of pieces named as their recording, all but the first are named by time.
 
     Raises

@@ -261,7 +261,7 @@ def _read_header(text: str, path: Path, labels: Sequence[str]) -> Header:
         columns = _columns(names, path, first, labels)
     except InputError:
         rows = (each.rstrip("\n").split("|") for each in chain([line], lines) if each.strip(_EMPTY))
-        if delimiter != "|" or "words" not in labels or (found := without_header(rows, path)) is None:
+        if "|" not in line or "words" not in labels or (found := without_header(rows, path)) is None:
             raise
         return Header(found[0], "|", first - 1, *found[1:])
     known = [_name(field) for field in names]

@@ -355,6 +355,10 @@ SYNTHESIS: dict[str, tuple[str, dict[str, tuple[str, str, tuple[str, ...]]]]] = 
         "a|Lo.|lo hi\nb|Hi hi|hi lo\n",
         {"a": ("a.wav", "", ("l", "o", "h", "i")), "b": ("b.wav", "", ("h", "i", "l", "o"))},
     ),
+    "commas": (
+        "a|Hi, lo, hi, lo.|hi, lo, hi, lo\nb|Hi hi|hi lo\n",
+        {"a": ("a.wav", "", ("h", "i", "l", "o") * 2), "b": ("b.wav", "", ("h", "i", "l", "o"))},
+    ),
     "text only": (
         "a|lo hi\nb|hi lo\n",
         {"a": ("a.wav", "", ("l", "o", "h", "i")), "b": ("b.wav", "", ("h", "i", "l", "o"))},
@@ -461,12 +465,38 @@ def test_a_table_that_is_named_for_each_split_is_divided_by_folders() -> None:
     assert not any("all rows are read as" in each for each in corpus.warnings)
 
 
+def test_rows_of_a_split_without_the_table_are_named() -> None:
+    splits_table()
+    corpus = read("all.csv", "corpus.tables.test=all.csv", "corpus.dev_share=0.5", split="train")
+    assert sorted([*used(corpus, "train"), *used(corpus, "dev")]) == ["a", "d"] and list(used(corpus)) == ["c"]
+    assert "its split is dev, for which the table is not named; name it" in left(corpus, "train")["b"]
+    assert {"rows of train: 3, 2 used, 1 left out", "rows of test: 1, 1 used, 0 left out"} <= set(corpus.notes)
+
+
+def test_recordings_of_one_name_in_the_splits_of_a_table_have_ids_of_their_own() -> None:
+    for split in ("train", "dev", "test"):
+        Path(split).mkdir()
+        Path(split, "1.wav").write_bytes(Path("a.wav").read_bytes())
+    Path("all.csv").write_text("path,words\ntrain/1.wav,lo hi\ntest/1.wav,hi\ndev/1.wav,lo\n")
+    corpus = read("all.csv", "corpus.tables.dev=all.csv", "corpus.tables.test=all.csv", split="train")
+    assert {id for split in corpus.splits for id in used(corpus, split)} == {"1", "dev-1", "test-1"}
+    assert corpus.words is not None and [each.text for each in corpus.words["1"]] == ["lo", "hi"]
+
+
 def test_a_table_that_is_named_for_one_split_is_read_whole_and_it_is_said_of_whom() -> None:
     splits_table()
     corpus = read("all.csv")
     assert len(used(corpus)) == 4
     (warning,) = [each for each in corpus.warnings if "all rows are read as test" in each]
     assert "dev (1), train (1)" in warning
+
+
+def test_rows_that_are_left_out_for_their_labels_are_counted_too() -> None:
+    Path("train.csv").write_text(CSV + "1,a.wav,lo\n2,b.wav,lo\n3,none.wav,lo\n")
+    Path("dev.tsv").write_text("audio\tphones\nc.wav\tl o\nd.wav\tl x\n")
+    corpus = read("train.csv", "corpus.tables.dev=dev.tsv", split="train")
+    assert {"rows of train: 3, 2 used, 1 left out", "rows of dev: 2, 1 used, 1 left out"} <= set(corpus.notes)
+    assert [len(corpus.splits[split]) + len(corpus.rejected[split]) for split in ("train", "dev")] == [3, 2]
 
 
 def test_a_column_of_splits_is_before_folders() -> None:
