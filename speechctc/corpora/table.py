@@ -124,9 +124,10 @@ class _TableReader:
     def summary(self, corpus: Corpus) -> Iterator[str]:
         """Yield for each split of a corpus that was read how many rows there are, and how many of them are used."""
         for split, rows in self._rows.items():
-            left, tables = len(corpus.rejected[split]), len(self._tables.of(split))
+            held_out = corpus.splits["dev"] if split == "train" and corpus.dev_from_train else ()
+            used, tables = len(corpus.splits[split]) + len(held_out), len(self._tables.of(split))
             in_tables = f" in {tables} tables" if tables > 1 else ""
-            yield f"rows of {split}: {rows:,}{in_tables}, {rows - left:,} used, {left:,} left out"
+            yield f"rows of {split}: {rows:,}{in_tables}, {used:,} used, {len(corpus.rejected[split]):,} left out"
 
     def _splits_of(self, path: Path) -> list[str]:
         """Return the splits that a table is divided into; none if it is named for one, or its rows name one at most."""
@@ -262,8 +263,12 @@ def split_of_row(row: Row) -> str:
     """Return the split of a row by its column split, or the last folder of its recording that names one, or ``""``."""
     if row.split:
         return split_named(row.split)
-    folders = PurePath(row.audio.replace("\\", "/")).parts[:-1]
-    return next(filter(None, map(split_named, reversed(folders))), "")
+    return _split_of_folder(row.audio.replace("\\", "/").rpartition("/")[0])
+
+
+@cache
+def _split_of_folder(path: str) -> str:
+    return next(filter(None, map(split_named, reversed(path.split("/")))), "")
 
 
 @cache
