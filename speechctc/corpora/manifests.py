@@ -30,6 +30,9 @@ _UNPACK = [
         r"(?:\S*/)?flac (?:(?:-[cds]+|--decode|--stdout|--silent) )+FILE",
         r"(?:\S*/)?sph2pipe (?:(?:-f (?:wav|rif)|-p|-c (?P<channel>[12])) )+FILE(?: -)?",
         r"(?:\S*/)?sox (?:-t \w+ )?FILE (?:-[rbe] \S+ )*-t wav (?:-[rbe] \S+ )*-(?: remix (?P<channel>\d+))?",
+        r"cat FILE",
+        r"(?:\S*/)?ffmpeg (?:-nostdin |-hide_banner |-(?:v|loglevel) \w+ )*-i FILE"
+        r"(?: -vn| -(?:f|ar|acodec|c:a|sample_fmt) \w+| -ac 1)* (?:-|pipe:1)",
     )
 ]
 _ARCHIVE = re.compile(r".*\.ark:\d+(\[.*\])?")
