@@ -324,6 +324,11 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
         result.notes.append(f"not used: {plural(len(left), 'more table')} ({first_few(left, 3)})")
     if not {"language", "dictionary"} & set(result.given):
         result.of_words = not any(row.phones or "language" in dict(row.traits) for row in rows[chosen["train"]])
+    if result.of_words and phone_tier(_grids(result))[0]:
+        what = "words of no known language, and the TextGrids beside the recordings have phones"
+        result.notes.append(f"not used: {first_few([str(path) for path in chosen.values()], 3)}: {what}")
+        result.of_words = False
+        return None
     if result.of_words and not result.recordings:
         result.recordings = [path for table in chosen.values() for path in _named(table, rows[table], result.folder)]
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
@@ -335,8 +340,11 @@ def _has_columns(path: Path) -> bool:
     """Return whether a file with the ending of a text is a table as corpora for synthesis have it: ``AUDIO|TEXT``."""
     if path.suffix.lower() != ".txt":
         return False
-    found = attempt(read_text, path)
-    return not isinstance(found, InputError) and "|" in found.text.partition("\n")[0]
+    try:
+        with open(path, "rb") as file:
+            return b"|" in file.readline(1000)
+    except OSError:
+        return False
 
 
 def _named(table: Path, rows: Iterable[Row], folder: Path) -> Iterator[Path]:
@@ -408,10 +416,15 @@ def _usable(config: CorpusConfig) -> int:
     return 0 if isinstance(corpus, InputError) else len(corpus.utterances())
 
 
+def _grids(result: Survey) -> list[Path]:
+    """Return the TextGrids beside recordings."""
+    siblings = Siblings()
+    return [grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None]
+
+
 def _as_textgrids(result: Survey) -> CorpusConfig | None:
     """Return the config for TextGrids beside recordings; None if there are none."""
-    siblings = Siblings()
-    grids = [grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None]
+    grids = _grids(result)
     if not grids:
         alone = sum(path.suffix.lower() == TEXTGRID for path in files_below(result.folder))
         if alone:

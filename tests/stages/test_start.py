@@ -198,6 +198,22 @@ def test_lists_of_transcripts_that_are_not_read_are_named(here: Path, name: str,
     assert made.config is None and f"({path}): transcripts" in made.description
 
 
+@pytest.mark.parametrize("form", ["list", "texts"])
+def test_phones_of_textgrids_are_before_words_of_no_known_language(here: Path, form: str) -> None:
+    for k in range(4):
+        record(Path("rec"), f"wav/r{k}")
+        Path("rec/txt").mkdir(exist_ok=True)
+        Path(f"rec/txt/r{k}.txt").write_text("two words\n") if form == "texts" else None
+    if form == "list":
+        Path("rec/metadata.csv").write_text("".join(f"r{k}|Two words.|two words\n" for k in range(4)))
+    made = start(Path("rec"))
+    assert made.config is not None and load_config(made.config).corpus.kind == "textgrid"
+    assert "words of no known language, and the TextGrids beside the recordings have phones" in made.description
+    words = start(Path("rec"), Path("words.yaml"), settings=["corpus.language=en-us"])
+    assert words.config is not None and load_config(words.config).corpus.kind == "table"
+    assert "not used: 4 TextGrids" in words.description
+
+
 @pytest.mark.parametrize(
     ("names", "splits"),
     [
