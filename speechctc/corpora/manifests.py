@@ -423,13 +423,12 @@ def without_header(rows: Iterable[list[str]], path: Path) -> tuple[list[str], st
         for k, column in enumerate(others, start=1)
         if sum(" " in cell for cell in column) >= _MOSTLY * len(column) / 2
     ]
-    if not (is_audio or (len(set(first)) == len(first) and not any(" " in cell for cell in first))) or not texts:
+    are_ids = len({cell for cell in first if " " not in cell}) >= _MOSTLY * len(first)
+    if not (is_audio or are_ids) or not texts:
         return None
     columns = ["audio" if is_audio else "id", *[""] * len(others)]
-    *written, columns_of_words = texts[:2]
-    columns[columns_of_words] = "words"
-    for k in written:
-        columns[k] = "written"
+    for k, name in zip(reversed(texts[:2]), ("words", "written"), strict=False):
+        columns[k] = name
     named = [k for k, column in enumerate(own) if not columns[k] and not any(map(_is_decimal, column))]
     if len(named) == 1:
         columns[named[0]] = "speaker"

@@ -11,6 +11,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, islice
@@ -176,6 +177,10 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     notes = (note,) if note else ()
     if ending in JSON_LINES:
         rows: Callable[[], Iterator[Row]] = partial(_json_rows, text, path, labels)
+        with suppress(InputError, ValueError, RecursionError):
+            *_, entry = next(_json_values(text, path), (None,))
+            values = json.loads(entry) if isinstance(entry, str) else entry
+            notes = (*notes, *_choices(path, values if isinstance(values, dict) else ()))
     elif (values := fairseq_rows(text, path)) is not None:
         rows = partial(map, _folder_row, values)
     else:
@@ -264,13 +269,17 @@ def _read_header(text: str, path: Path, labels: Sequence[str]) -> Header:
         if "|" not in line or "words" not in labels or (found := without_header(rows, path)) is None:
             raise
         return Header(found[0], "|", first - 1, *found[1:])
-    known = [_name(field) for field in names]
+    return Header(columns, delimiter, first, "", _choices(path, [_name(field) for field in names]))
+
+
+def _choices(path: Path, names: Container[str]) -> tuple[str, ...]:
+    """Return which of several columns that may be meant is read."""
     notes = []
     for target, others in USUAL.items():
-        if left := [name for name in others if name in known and columns[known.index(name)] != target]:
-            taken = next((name for name, here in zip(known, columns, strict=False) if here == target), "")
+        taken, *left = [name for name in (target, *others) if name in names] or [""]
+        if left:
             notes.append(f"{path}: the column {taken!r} is read as {target}, and not {first_few(left)}")
-    return Header(columns, delimiter, first, "", tuple(notes))
+    return tuple(notes)
 
 
 def _delimited_rows(text: str, path: Path, header: Header) -> Iterator[Row]:

@@ -181,6 +181,12 @@ def test_json_is_read_by_the_line_and_as_a_document(text: str) -> None:
     assert used(read("t.json")) == {"a": ("a.wav", None, None), "b": ("b.wav", None, None)}
 
 
+def test_a_list_without_entries_has_no_rows() -> None:
+    Path("t.json").write_text("[\n]\n")
+    with pytest.raises(InputError, match=r"t.json: no rows in the table"):
+        read("t.json")
+
+
 def test_a_list_that_is_cut_off_is_named() -> None:
     Path("t.json").write_text(json.dumps(ROWS, indent=1)[:-20])
     with pytest.raises(InputError, match=r"t.json, line \d+: not JSON, or not closed"):
@@ -337,6 +343,22 @@ def test_of_two_columns_that_may_be_meant_the_one_that_is_read_is_named() -> Non
     assert corpus.splits["test"][0].phones == ("h", "i") and used(corpus) == {"a": ("a.wav", None, None)}
     assert "t.csv: the column 'text' is read as words, and not sentence" in corpus.warnings
     assert "t.csv: the column 'audio' is read as audio, and not path" in corpus.warnings
+
+
+def test_of_two_keys_that_may_be_meant_the_one_that_is_read_is_named() -> None:
+    Path("t.jsonl").write_text(json.dumps({"audio_filepath": "a.wav", "text": "lo", "transcript": "hi"}) + "\n")
+    corpus = read("t.jsonl")
+    assert corpus.splits["test"][0].phones == ("l", "o")
+    assert "t.jsonl: the column 'text' is read as words, and not transcript" in corpus.warnings
+
+
+def test_an_id_that_a_list_for_synthesis_has_twice_is_named() -> None:
+    for k in range(20):
+        Path(f"r{k}.wav").write_bytes(Path("a.wav").read_bytes())
+    rows = [f"r{k}|lo hi|hi lo\n" for k in range(20)]
+    Path("metadata.csv").write_text("".join([*rows, "r3|lo|hi\n", "r4|lo hi\n"]))
+    corpus = read("metadata.csv")
+    assert len(used(corpus)) == 20 and left(corpus).keys() == {"r3", "line 22"}
 
 
 def test_a_duration_beside_a_start_is_an_end_and_alone_it_is_compared() -> None:
