@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from speechctc.audio import sound_file
@@ -20,12 +20,13 @@ from speechctc.config.schema import MARKS, CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.core.parallel import attempt
-from speechctc.core.text_files import read_text
+from speechctc.core.text_files import Text, read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.corpus_builder import note_of_xsampa
+from speechctc.corpora.manifests import corpora_in
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table import spelling_of
-from speechctc.corpora.table_rows import LABELS, USUAL, Row, corpora_in, ending_of, read_rows
+from speechctc.corpora.table import SPLIT_WORDS, spelling_of, split_named, split_of_row
+from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows
 from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
@@ -36,10 +37,11 @@ TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 MAYBE = (".json", ".gz")  # some of these are manifests, and others something else
 # Endings of transcripts that are not read; .txt and .lab where a recording has the same name.
 _TRANSCRIPTS = tuple(".stm .ctm .mlf .srt .vtt .txt .lab".split())
+_LISTS = (".txt", ".data", ".text", ".trn", ".lst", "")  # of texts that may have a line for each recording
+MAX_LIST = 1 << 26  # bytes
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
 # Words in names of what a model is not trained on.
-HELD_OUT = frozenset(("test", "dev", "valid", "validation", "eval", "evaluation"))
-_SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
+HELD_OUT = frozenset(SPLIT_WORDS["dev"] | SPLIT_WORDS["test"])
 
 MIN_OCCURRENCES = 5  # a phone with fewer occurrences is hardly learned
 MAX_LISTED = 8  # entries of a list
@@ -206,7 +208,7 @@ def survey(
     result.unlabelled = len(result.sound.paths)
     if files := list(_transcripts(result)):
         result.hints.add("transcripts")
-        endings = Counter(next(filter(path.name.lower().endswith, _TRANSCRIPTS)) for path in files)
+        endings = Counter(path.suffix.lower() or path.name for path in files)
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
         result.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
     return result
@@ -223,11 +225,23 @@ def _take_over(result: Survey, earlier: Mapping[str, Any], source: str) -> None:
 def _transcripts(result: Survey) -> Iterator[Path]:
     """Yield the files that look like transcripts of a kind that is not read."""
     stems = {path.with_suffix("") for path in result.recordings}
+    names = {path.name for path in stems}
     for path in written.changed([path for path in files_below(result.folder) if path.is_file()]):
         if path.name.lower().endswith(_TRANSCRIPTS[:-2]) or (
             path.suffix.lower() in _TRANSCRIPTS and path.with_suffix("") in stems
         ):
             yield path
+        elif path.suffix.lower() in _LISTS and _lists(path, names):
+            yield path
+
+
+def _lists(path: Path, names: Container[str]) -> bool:
+    """Return whether most of the first lines of a text have the name of a recording."""
+    found = attempt(read_text, path) if path.stat().st_size < MAX_LIST else None
+    text = found.text if isinstance(found, Text) else ""
+    lines = [line for line in text.split("\n", MAX_LISTED)[:MAX_LISTED] if line.strip()]
+    named = [any(PurePath(word).stem in names for word in line.split()[:3]) for line in lines]
+    return len(lines) > 1 and sum(named) > len(lines) / 2
 
 
 def _held_out(result: Survey, config: CorpusConfig) -> Iterator[str]:
@@ -327,7 +341,7 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     """Return the config for the tables that have the columns of a corpus; None if there are none."""
     rows: dict[Path, list[Row]] = {}
     names = [path for path in files_below(result.folder) if path.is_file()]
-    tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE)]
+    tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE) or _has_columns(path)]
     tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
     for path in [*tables, *corpora_in(result.folder, names)]:
         try:
@@ -338,17 +352,33 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
                 result.hints |= {"mend"} if _has_labels(path, result.recordings) else set()
     if not rows:
         return None
-    chosen = _splits({path: len(each) for path, each in rows.items()}, result.folder)
+    chosen = _splits(rows, result.folder)
     left = [str(path) for path in rows if path not in chosen.values()]
     if left:
         result.notes.append(f"not used: {plural(len(left), 'more table')} ({first_few(left, 3)})")
     if not {"language", "dictionary"} & set(result.given):
         result.of_words = not any(row.phones or "language" in dict(row.traits) for row in rows[chosen["train"]])
+    if result.of_words and phone_tier(_grids(result))[0]:
+        what = "words of no known language, and the TextGrids beside the recordings have phones"
+        result.notes.append(f"not used: {first_few([str(path) for path in chosen.values()], 3)}: {what}")
+        result.of_words = False
+        return None
     if result.of_words and not result.recordings:
         result.recordings = [path for table in chosen.values() for path in _named(table, rows[table], result.folder)]
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [result.config_of(**values, root=root) for root in (None, str(result.folder), ".")]
     return max(configs, key=_usable)
+
+
+def _has_columns(path: Path) -> bool:
+    """Return whether a file with the ending of a text is a table as corpora for synthesis have it: ``AUDIO|TEXT``."""
+    if path.suffix.lower() != ".txt":
+        return False
+    try:
+        with open(path, "rb") as file:
+            return b"|" in file.readline(1000)
+    except OSError:
+        return False
 
 
 def _named(table: Path, rows: Iterable[Row], folder: Path) -> Iterator[Path]:
@@ -380,24 +410,39 @@ def _has_labels(table: Path, recordings: Sequence[Path]) -> bool:
     return bool(known & header) or any(path.name.lower() in text for path in recordings)
 
 
-def _splits(rows: dict[Path, int], folder: Path) -> dict[str, Path]:
+def _splits(rows: Mapping[Path, Sequence[Row]], folder: Path) -> dict[str, Path]:
     """Return the table of each split, by its name or that of its folder.
 
-    If none says train, that is the longest of the other tables.
+    If none says train, that is the longest of the other tables. One that is alone and whose rows name several splits is
+    the table of each of these.
     """
     chosen: dict[str, Path] = {}
-    exact = {word for words in _SPLIT_WORDS.values() for word in words}  # before validated.tsv of Common Voice
-    for path in sorted(rows, key=lambda path: (path.stem.lower() not in exact, -rows[path], path)):
-        name = path.stem.lower()
-        meant = [split for split, words in _SPLIT_WORDS.items() if any(word in name for word in words)]
-        meant += [part.lower() for part in path.relative_to(folder).parts if part.lower() in SPLITS]
-        for split in meant[:1]:
+    words = {word for names in SPLIT_WORDS.values() for word in names}  # test.tsv is before test-other.tsv
+    ordered = sorted(rows, key=lambda path: (path.stem.lower() not in words, -len(rows[path]), path))
+    for path in ordered:
+        if split := _split_of(path, folder):
             chosen.setdefault(split, path)
+    scored = [path for path in ordered if _split_of(path, folder) == "test"]
+    evals = [path for path in scored if any("eval" in name.lower() for name in _names(path, folder))]
+    if "dev" not in chosen and 0 < len(evals) < len(scored):  # beside a test table, it is the one of each epoch
+        chosen |= {"dev": evals[0], "test": next(path for path in scored if path not in evals)}
     others = [path for path in rows if path not in chosen.values()]
     if "train" not in chosen:
-        chosen["train"] = max(others or rows, key=lambda path: rows[path])
+        chosen["train"] = max(others or rows, key=lambda path: len(rows[path]))
         chosen = {split: path for split, path in chosen.items() if split == "train" or path != chosen["train"]}
+    inside = Counter(map(split_of_row, rows[chosen["train"]]))
+    if chosen.keys() == {"train"} and len(inside.keys() - {""}) > 1 and "train" in inside:
+        return {split: chosen["train"] for split in SPLITS if split in inside}
     return chosen
+
+
+def _names(path: Path, folder: Path) -> list[str]:
+    """Return the name of a table, and those of its folders, the last first."""
+    return [path.stem, *reversed(path.relative_to(folder).parts[:-1])]
+
+
+def _split_of(path: Path, folder: Path) -> str:
+    return next(filter(None, map(split_named, _names(path, folder))), "")
 
 
 def _usable(config: CorpusConfig) -> int:
@@ -405,10 +450,15 @@ def _usable(config: CorpusConfig) -> int:
     return 0 if isinstance(corpus, InputError) else len(corpus.utterances())
 
 
+def _grids(result: Survey) -> list[Path]:
+    """Return the TextGrids beside recordings."""
+    siblings = Siblings()
+    return [grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None]
+
+
 def _as_textgrids(result: Survey) -> CorpusConfig | None:
     """Return the config for TextGrids beside recordings; None if there are none."""
-    siblings = Siblings()
-    grids = [grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None]
+    grids = _grids(result)
     if not grids:
         alone = sum(path.suffix.lower() == TEXTGRID for path in files_below(result.folder))
         if alone:
@@ -449,7 +499,11 @@ def describe(survey: Survey) -> str:
         "kind": kind,
         "what": note_text(f"what {kind or survey.case}"),
         "facts": [files, rates or "none can be read", formats],
-        "left": [note for note in notes if note.startswith("SA sentences") or note.endswith("are not used")],
+        "left": [
+            note
+            for note in notes
+            if note.startswith(("SA sentences", "the language")) or note.endswith(("are not used", "left out"))
+        ],
         "rejected": [f"{each.id}: {each.reason}" for split in rejected for each in without_drafts(split)],
         "named": sorted({utterance.speaker for utterance in utterances} - {""}),
         "without": sum(not utterance.speaker for utterance in utterances),

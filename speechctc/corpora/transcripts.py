@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections import Counter, defaultdict
@@ -19,6 +20,7 @@ from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
+from speechctc.corpora.manifests import PERTURBED, read_folder
 from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.table_rows import is_table as looks_like_table
@@ -271,7 +273,12 @@ def _notes_on_names(pairs: Sequence[tuple[Path, Path]]) -> dict[Path, str]:
 
 
 def is_table(file: Path) -> bool:
-    """Return whether a file is a table: it has no ending of a transcript, or is .txt with a tab in its first line."""
+    """Return whether a file is a table: it has no ending of a transcript, or is .txt with a tab in its first line.
+
+    Folders of Kaldi, LibriSpeech and VCTK are tables, too.
+    """
+    if file.is_dir():
+        return read_folder(file) is not None
     if file.suffix.lower() != ".txt":
         return file.suffix.lower() not in {*FILES["phones"], *FILES["words"]}
     try:
@@ -296,8 +303,10 @@ def in_table(table: Path, recordings: Sequence[Recording] | None, choice: Transc
         return list(map(Task, _recordings(table, list(entries)), entries.values()))
     rows_of = _rows_by_recording(table, list(entries))
     tasks: list[Task] = []
+    used = set[Row]()
     for recording in recordings:
         own = rows_of(recording.path)
+        used.update(own)
         if not own or len({row.channel for row in own}) < len(own) or len({row.audio for row in own}) > 1:
             what = f"{len(own)} rows that fit it" if own else "no row of its name among the ids and recordings"
             where = "write its folder before its name in the column audio, or in the column speaker"
@@ -308,22 +317,42 @@ def in_table(table: Path, recordings: Sequence[Recording] | None, choice: Transc
             name = recording.name if len(own) == 1 else recording.name.with_name(_of(recording.name.name, row.channel))
             named = recording._replace(name=name, channel=row.channel, speaker=row.speaker or recording.speaker)
             tasks.append(Task(named, entries[row]))
-    return tasks
+    return _with_note(tasks, f"{table}: rows of recordings that are not named here", [*entries.keys() - used])
+
+
+def _with_note(tasks: list[Task], what: str, rows: Sequence[Row]) -> list[Task]:
+    """Return the tasks, their transcripts with a note on rows that are not used, if there are any."""
+    if not rows:
+        return tasks
+    names = [row.id or f"line {row.line}" for row in sorted(rows, key=lambda row: row.line)]
+    note = f"{what} ({len(rows)}): {first_few(names, 3)}"
+    return [
+        task._replace(transcript=said._replace(note="; ".join(filter(None, (said.note, note)))))
+        if isinstance(said := task.transcript, Transcript)
+        else task
+        for task in tasks
+    ]
 
 
 def _entries(table: Path, choice: TranscriptOptions) -> dict[Row, TranscriptOrError]:
     """Return the rows of a table, those of the phrases of one recording as one, each with its transcript or error."""
-    found, note = read_table(table)
-    labels = choice.labels
-    rows = [row._replace(audio=_audio(table.parent, row)) for row in found]
+    found, notes = read_table(table)
+    labels, base, note = choice.labels, _base(table), "; ".join(notes)
+    rows = [row._replace(audio=_audio(base, row)) for row in found]
+    copies = [row for row in rows if row.problem.startswith(PERTURBED)]
+    if 0 < len(copies) < len(rows):
+        rows = [row for row in rows if row not in copies]
+        note = "; ".join([*notes, f"{table}: perturbed copies of recordings are left out ({len(copies)})"])
     entries: dict[Row, TranscriptOrError] = {
-        each: InputError(f"{table}, line {each.line}: {each.problem or f'no {labels}'}", "correct the line")
+        each: InputError(f"{table / each.file}, line {each.line}: {each.problem or f'no {labels}'}", each.fix)
         for each in rows
         if each.problem or _labels_of(each, labels) is None
     }
     if len(entries) == len(rows):
         if labels == "phones" and any(each.words for each in rows):
             raise InputError(f"{table}: has words and no phones", "give it with --words")
+        if labels == "words" and any(each.phones for each in rows):
+            raise InputError(f"{table}: has phones and no words", "give it with --transcripts")
         raise next(error for error in entries.values() if isinstance(error, InputError))
     for row, phrases in _merged(table, [each for each in rows if each not in entries], choice).items():
         read = tuple(label for part in phrases for label in part.labels) if phrases else _labels_of(row, labels) or ()
@@ -334,11 +363,17 @@ def _entries(table: Path, choice: TranscriptOptions) -> dict[Row, TranscriptOrEr
 
 def _recordings(table: Path, rows: Sequence[Row]) -> list[Recording]:
     """Return the recordings that rows name; raise an error where none is there."""
-    found = [Recording(table.parent / row.audio, name_of(row.id), row.channel, row.speaker) for row in rows]
+    base = _base(table)
+    found = [Recording(base / row.audio, name_of(row.id), row.channel, row.speaker) for row in rows]
     if found and not any(os.path.exists(each.path) for each in found):
         what = f"{table}: its recordings are not there ({len(found)}, the first {found[0].path})"
         raise InputError(what, "correct its column audio, or name the folder that holds them, too")
     return found
+
+
+def _base(table: Path) -> Path:
+    """Return the folder from which the paths of a table are: its own, or itself."""
+    return table if table.is_dir() else table.parent
 
 
 def _audio(base: Path, row: Row) -> str:
@@ -349,7 +384,8 @@ def _audio(base: Path, row: Row) -> str:
     *folders, name = PurePath(row.audio.replace("\\", "/")).parts or ("",)
     tails = [PurePath(*folders[k:], name) for k in range(len(folders))]
     names = [row.audio, *map(str, tails), *([str(PurePath(row.speaker, name))] if row.speaker else [])]
-    return next((found for each in names if (found := spelling_of(base, each))), row.audio)
+    here = os.path.abspath(row.audio) if row.audio and os.path.isfile(row.audio) else row.audio  # as Kaldi means it
+    return next((found for each in names if (found := spelling_of(base, each))), here)
 
 
 def _labels_of(row: Row, labels: Labels) -> tuple[str, ...] | None:
@@ -392,9 +428,13 @@ def _of(name: str, channel: int | None) -> str:
 
 def _times(table: Path, row: Row) -> tuple[float, float]:
     try:
-        return row.times()
+        start, end = row.times()
     except InputError as error:
-        raise InputError(f"{table}, line {row.line}: {error.what}", error.fix) from None
+        raise InputError(f"{table / row.file}, line {row.line}: {error.what}", error.fix) from None
+    about = attempt(sound_file.info, _base(table) / row.audio) if math.isinf(end) else None
+    return start, end if about is None or isinstance(
+        about, InputError
+    ) else about.seconds  # else reported when it is read
 
 
 def _rows_by_recording(table: Path, rows: Sequence[Row]) -> Callable[[Path], list[Row]]:
@@ -405,7 +445,7 @@ def _rows_by_recording(table: Path, rows: Sequence[Row]) -> Callable[[Path], lis
     by_path, by_name = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
     for row in rows:
         if row.audio:
-            by_path[os.path.abspath(table.parent / row.audio)].append(row)
+            by_path[os.path.abspath(_base(table) / row.audio)].append(row)
             by_name[Path(row.audio).stem].append(row)
     by_id = {row.id: [row] for row in rows}
 
@@ -462,10 +502,10 @@ def find_tasks(
         option = "--transcripts" if choice.labels == "phones" else "--words"
         fix = f"{option} takes a table, a folder of texts, or the text of one recording: a file, not the"
         raise InputError(f"{given}: no such file", f"{fix} {choice.labels} themselves")
-    if given is not None and not given.is_dir() and is_table(given):
+    if given is not None and is_table(given):
         tasks = in_table(given, find_recordings(arguments) if arguments else None, choice)
         if not arguments:
-            reporter.note(*chosen_outside(given, given.parent, (task.recording.path for task in tasks)))
+            reporter.note(*chosen_outside(given, _base(given), (task.recording.path for task in tasks)))
         return _noted(tasks, reporter)
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
         arguments = [find_media(given, read_eaf(given).media)[0]]

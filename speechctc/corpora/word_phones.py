@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 MAX_PHONE_RATE = 25.0  # phones a second: nobody speaks faster
 MIN_PHONE_RATE = 1.5  # phones a second: a recording with fewer has long pauses, or words that are not in its transcript
+# Codes in corpora that name no region, and how they are read: eSpeak NG alone would take en for British English, and
+# English, its name, for American.
+_OF_REGION = {"en": "en-us"}
 MISSING = "set corpus.language (English: en-us, Welsh: cy, ...), or corpus.dictionary to a pronunciation dictionary"
 
 
@@ -63,6 +66,7 @@ class WordPhones:
         self._unread: Counter[str] = Counter()
         self._sparse: list[str] = []
         self._nonspeech = NonSpeech(config.ignore)
+        self._of_region: set[str] = set()
         self.words: dict[str, tuple[Word, ...]] = {}
         """By the utterance's id, its words with all their pronunciations."""
 
@@ -93,7 +97,12 @@ class WordPhones:
             for pattern, language in patterns.items():
                 if fnmatchcase(name.lower(), pattern.lower()):
                     return language
-        return "" if isinstance(self._config.dictionary, Path) else next(iter(names), "")
+        own = "" if isinstance(self._config.dictionary, Path) else next(iter(names), "")
+        given = self._config.dictionary if isinstance(self._config.dictionary, Mapping) else {}
+        if own.lower() in _OF_REGION and own not in given:
+            self._of_region.add(own)
+            return _OF_REGION[own.lower()]
+        return own
 
     def can_read(self, language: str) -> bool:
         """Return whether words without phones can be read: there is a language, or one dictionary for all."""
@@ -201,7 +210,8 @@ class WordPhones:
         count, several = sum(len(words) for words in self.words.values()), len(used) > 1
         how = f"read in {len(used)} languages: {counted(used, len(used))}" if several else ""
         how = how or next((readers[name].pronouncer.describe() for name in used), "")
-        notes = [f"words: {count:,} in {plural(len(self.words), 'utterance')}, {how}"] if used else []
+        notes = [note_text("of region", name=name, read=_OF_REGION[name.lower()]) for name in sorted(self._of_region)]
+        notes += [f"words: {count:,} in {plural(len(self.words), 'utterance')}, {how}"] if used else []
         notes += self._nonspeech.notes("words")
         for name, reader in readers.items():
             here = f"{name}: " if len(readers) > 1 else ""

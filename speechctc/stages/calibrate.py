@@ -61,7 +61,7 @@ def calibrate(
     weights = _stamp(folder)
     recogniser = Recogniser.load(folder, device).uncalibrated()
     scored = score_split(recogniser, split, overrides, reporter, "calibrating on")
-    reporter.note(f"PER on {split}: {scored.counts.per:.2f} % ({scored.reliability.to_text()})")
+    reporter.note(f"PER on {split}: {scored.counts.to_text()} ({scored.reliability.to_text()})")
     if scored.reliability.caution:
         reporter.note(f"  {scored.reliability.caution}")
     posteriors, right, numbers = scored.marks

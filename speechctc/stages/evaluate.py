@@ -89,13 +89,13 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON report."""
-        counts, keys = self.counts, ("per", "errors", "reference_phones", "utterances")
+        counts, keys = self.counts, ("errors", "reference_phones", "utterances")
         languages = [
-            {"language": name, **{key: getattr(of, key) for key in keys}, **sure.to_dict()}
+            {"language": name, "per": of.per_or_none, **{key: getattr(of, key) for key in keys}, **sure.to_dict()}
             for name, _, of, sure in self.languages
         ]
         return {
-            "per": counts.per,
+            "per": counts.per_or_none,
             **self.reliability.to_dict(),
             **asdict(counts),
             "protocol": self.protocol,
@@ -192,7 +192,7 @@ def score_of(name: str, results: Sequence[ScoredUtterance]) -> ProtocolScore:
 
 def _cells(counts: EditCounts, sure: Reliability) -> tuple[str, str, str, str]:
     """Return the PER, its interval, the errors and the phones as cells of a table."""
-    return f"{counts.per:.2f} %", sure.interval, str(counts.errors), str(counts.reference_phones)
+    return counts.to_text(), sure.interval, str(counts.errors), str(counts.reference_phones)
 
 
 @dataclass(frozen=True)
@@ -302,6 +302,8 @@ def compare(
     _say_left(names, scored, ids, reporter)
     table = [np.array([each[id].counts.errors for id in ids], dtype=np.float64) for each in of]
     phones = np.array([of[0][id].counts.reference_phones for id in ids], dtype=np.float64)
+    if not phones.sum():
+        raise InputError(f"{split}: none of its utterances has phones", "name a split with phones")
     speakers = [of[0][id].utterance.speaker for id in ids]
     groups = _groups([model.config for _, model in recognisers])
     systems = tuple(_system(members, names, table, phones) for members in groups)

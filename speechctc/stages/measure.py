@@ -203,10 +203,9 @@ class _Table(Writer):
 
 def _of_table(table: Path, reporter: Reporter) -> list[Recording]:
     """Return the recordings of a table, named as `align` names their results."""
-    read, note = read_table(table)
+    read, notes = read_table(table)
     rows = list(read)
-    if note:
-        reporter.warn(note)
+    reporter.warn(*notes)
     labels: Literal["phones", "words"] = "words" if any(row.words for row in rows) else "phones"
     return [recording for recording, _ in in_table(table, None, TranscriptOptions(labels=labels))]
 

@@ -172,7 +172,7 @@ def score_split(
     notes += [f"labels are read as the model's were, with {', '.join(rules)} (section corpus)"] if rules else []
     notes += [note for note in corpus.notes if note.startswith(LEFT_OUT)]
     corpus, kept = keep_dev(corpus, config, recogniser.checkpoint, reporter)
-    notes += kept
+    notes += [*kept, *(note for note in corpus.notes if note.startswith("the language "))]
     notes += filter(None, [corpus.repeats(split)] if _is_own(config, recogniser.checkpoint) else [])
     chosen = choose_symbols(recogniser.phones, symbols)
     written = (chosen.written.get(phone, phone) for phone in recogniser.phones)
@@ -190,7 +190,8 @@ def score_split(
     if not scored.utterances:
         why = f" ({scored.skipped[0][1]})" if scored.skipped else ""
         raise InputError(f"the corpus has no {split} split, or nothing usable in it{why}", "name another with --split")
-    warnings = [warning for warning in corpus.warnings if warning.startswith(UNCORRECTED)]
+    assumed = (UNCORRECTED, *(f"{path}: " for path in config.corpus.tables.of(split)))  # by the reader, of labels
+    warnings = [warning for warning in corpus.warnings if warning.startswith(assumed)]
     reporter.warn(*warnings, *_trained_on(scored.utterances, config, trained, split))
     reporter.note(*told)
     _add_results(scored, recogniser, chosen.written, reporter, f"{what} {split}")
@@ -211,7 +212,7 @@ def _add_results(
             else:
                 scored.add(number, result.renamed(written).segments)
                 scored.dereverberated += result.is_dereverberated
-            advance(1, f"PER {scored.counts.per:.2f} %")
+            advance(1, f"PER {scored.counts.to_text()}")
 
 
 def _read_divided(

@@ -131,7 +131,9 @@ def _evaluation(config: CorpusConfig) -> str:
     own = {"phones", "dev_share", "tables", "uncorrected"}
     plain = config.model_dump(mode="json", exclude=own, exclude_defaults=True)
     tables = config.model_dump(mode="json")["tables"]
-    if table := tables["test"] or tables["train"]:
+    if tables["test"] is not None and tables["test"] == tables["train"]:  # which is divided by its rows
+        plain |= {f"tables.{split}": table for split, table in tables.items() if table}
+    elif table := tables["test"] or tables["train"]:
         plain["tables.test"] = table
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in plain.items()}
     splits = read_corpus(config, "test").splits

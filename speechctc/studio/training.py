@@ -148,6 +148,8 @@ class Round:
         corpus = {f"corpus.{key}": value for key, value in self.corpus().items()}
         settings = _settings({**corpus, "score.fold": "none"})
         found = evaluate(Recogniser.load(model), "test", settings, Reporter(quiet=True))
+        if not found.counts.reference_phones:
+            return None
         return {
             "per": found.counts.per,
             "text": found.reliability.to_text(),

@@ -112,7 +112,7 @@ class Trainer:
             (status,) = self.ranks.max([self.stop_status or 0])
             self._stop(int(status))
         assert dev is not None
-        self.progress.score(dev.counts.rank if hasattr(dev.counts, "rank") else dev.counts.per, dev.loss, dev.blank_share)
+        self.progress.score(dev.counts.rank, dev.loss, dev.blank_share)
         line = {"epoch": 0, "step": 0, "dev_per": dev.counts.per}
         self._save_last(line)  # before best/: a run that has best/ alone has lost it
         if self.ranks.is_main:
@@ -244,7 +244,7 @@ class Trainer:
         line = epoch_record(progress, dev, loss, self.train_step)
         alarms = new_warnings(self.run.epochs() if self.ranks.is_main else [], line, self.net_facts)
         line["alarms"] = " ".join(alarm.kind for alarm in alarms)
-        better = progress.score(dev.counts.per, dev.loss, dev.blank_share)
+        better = progress.score(dev.counts.rank, dev.loss, dev.blank_share)
         if progress.batch >= self.plan().steps:
             progress.next_epoch()
             self.train_step.norms.reset()
@@ -507,7 +507,7 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, train_step: Tra
         "loss": mean,
         "dev_loss": dev.loss,
         "dev_gap": dev.loss - mean,
-        "dev_per": dev.counts.per,
+        "dev_per": dev.counts.rank,
         "blank_share": dev.blank_share,
         "entropy": dev.entropy,
         "dead_phones": len(dev.dead_phones),

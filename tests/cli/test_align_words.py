@@ -272,3 +272,47 @@ def test_pauses_and_noise_among_phones_are_no_phones(speechctc: Command, here: P
         assert (done.status, done.out) == (0, plain.out), done.err
         assert "no phones: pauses, left out: sil (1), sp (1); noise and unclear speech, placed as *" in done.err
     assert "'gone' is not in the phone set" in one_line_error(speechctc("align", "a.wav", "--phones", "low gone"))
+
+
+def test_a_folder_of_kaldi_is_a_table_of_words_and_its_last_segment_lasts_to_the_end(
+    speechctc: Command, here: Path
+) -> None:
+    times = write_words("a.wav", ["scale", "drop", "hum", "drop"])
+    (here / "data").mkdir()
+    middle = (times[1][1] + times[2][0]) / 2
+    files = {
+        "wav.scp": "r a.wav\n",
+        "segments": f"u1 r 0 {middle:.3f}\nu2 r {middle:.3f} -1\n",
+        "text": "u1 scale drop\nu2 hum drop\n",
+    }
+    for name, text in files.items():
+        (here / "data" / name).write_text(text)
+    done = speechctc("align", "--words", "data", "--dictionary", "d.dict", "--format", "json")
+    assert done.status == 0, done.err
+    (entry,) = json.loads(done.out)
+    assert [word["word"] for word in entry["words"]] == ["scale", "drop", "hum", "drop"]
+    for word, (start, end) in zip(entry["words"], times, strict=True):
+        assert abs(word["start"] - start) < 0.08 and abs(word["end"] - end) < 0.12
+
+
+def test_rows_of_other_recordings_and_perturbed_copies_are_named(speechctc: Command, here: Path) -> None:
+    write_words("a.wav", ["scale", "drop"])
+    write_words("b.wav", ["hum"])
+    rows = [
+        {
+            "id": f"c{k}",
+            "start": 0.0,
+            "supervisions": [{"id": f"{name}{speed}", "start": 0.0, "duration": 0.7, "channel": 0, "text": text}],
+            "recording": {
+                "sources": [{"type": "file", "channels": [0], "source": f"{name}.wav"}],
+                "transforms": [{"name": "Speed", "kwargs": {"factor": speed}}] if speed else None,
+            },
+        }
+        for k, (name, text, speed) in enumerate((("a", "scale drop", ""), ("b", "hum", ""), ("a", "scale drop", 1.1)))
+    ]
+    (here / "cuts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done = speechctc("align", "a.wav", "--words", "cuts.jsonl", "--dictionary", "d.dict", "--format", "json")
+    assert done.status == 0, done.err
+    assert len(json.loads(done.out)[0]["words"]) == 2
+    assert "cuts.jsonl: perturbed copies of recordings are left out (1)" in done.err
+    assert "cuts.jsonl: rows of recordings that are not named here (1): b" in done.err

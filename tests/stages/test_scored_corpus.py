@@ -115,6 +115,19 @@ def test_a_table_of_test_alone_is_scored(tiny_model: Path, tmp_path: Path) -> No
         scored(tiny_model, f"corpus.tables.test={tmp_path}/no.jsonl")
 
 
+def test_of_labels_without_phones_there_is_no_rate(tiny_model: Path, tmp_path: Path) -> None:
+    write_grids(tmp_path / "songs", {})
+    (tmp_path / "t.tsv").write_text("audio\tphones\n" + "".join(f"songs/{k}.wav\t[]\n" for k in range(2)))
+    given = ("corpus.tables.train=null", "corpus.tables.dev=null", f"corpus.tables.test={tmp_path}/t.tsv")
+    found = scored(tiny_model, *given)
+    assert found.counts.insertions > 0 and f"no PER on test: {found.counts.insertions} phones found" in found.to_text()
+    told = found.to_dict()
+    assert told["per"] is None and {each["per"] for each in told["protocols"]} == {None}
+    assert (
+        "%" not in found.to_text().partition("expected calibration")[0] and "from one utterance" not in found.to_text()
+    )
+
+
 def test_scores_are_split_by_language(tiny_model: Path, tmp_path: Path) -> None:
     rows = []
     for k, (song, language) in enumerate(zip(SONGS, ("tus", "pl", "tus", ""), strict=True)):
