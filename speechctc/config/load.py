@@ -122,7 +122,9 @@ def _over_base(values: dict[str, Any], where: str, folder: Path, above: tuple[Pa
         raise InputError(f"{where}: base={base!r} is invalid", "name a config: base: demo, or base: ../other.yaml")
     under = _read(find_config(base, folder), above)
     under.pop("run", None)  # two configs, two runs
-    kind, net = (part.get("kind") if isinstance(part := values.get(name), dict) else None for name in ("corpus", "model"))
+    kind, net = (
+        part.get("kind") if isinstance(part := values.get(name), dict) else None for name in ("corpus", "model")
+    )
     under = _for_net(_for_kind(under, kind), net)
     return _laid_over(under, values)
 
@@ -181,11 +183,11 @@ def with_settings(config: Config, settings: Sequence[str]) -> Config:
 
 
 def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return a copy of `values` with each ``dotted.key=value`` set, in order; a single text is one setting.
+    """Return a copy of `values` with each ``dotted.key=value`` set, in order.
 
     Where they change ``corpus.kind`` or ``model.kind``, the keys of the old kind are removed from the copy first.
     """
-    settings = [_setting(text) for text in ([overrides] if isinstance(overrides, str) else overrides)]
+    settings = [_setting(text) for text in overrides]
     kinds, nets = ([value for key, value in settings if key == f"{part}.kind"] for part in ("corpus", "model"))
     merged = _for_net(_for_kind(_copy(values), kinds[-1] if kinds else None), nets[-1] if nets else None)
     if any(key.startswith("model.options") for key, _ in settings) and isinstance(merged.get("model"), dict):

@@ -61,7 +61,9 @@ class OwnNet:
             fix = 'give frames before and after, such as (20, 20), or "whole"'
             raise InputError(f"OwnNet: sees={self.sees!r:.40}", fix)
         if is_whole and not (isinstance(self.longest, (int, float)) and 0 < self.longest < 1e6):
-            raise InputError(f"OwnNet: a net that sees the whole, and longest={self.longest!r:.40}", "give it in seconds")
+            raise InputError(
+                f"OwnNet: a net that sees the whole, and longest={self.longest!r:.40}", "give it in seconds"
+            )
         if not is_whole and self.longest is not None:
             raise InputError("OwnNet: longest is for nets that see the whole", 'leave it out, or give sees="whole"')
 

@@ -459,7 +459,9 @@ def _whole(
         pieces.append(rows)
         frames += len(rows)
         if frames > most:
-            what = f"a recording longer than {model.longest:g} s, and model.kind={model.kind} hears at most that at once"
+            what = (
+                f"a recording longer than {model.longest:g} s, and model.kind={model.kind} hears at most that at once"
+            )
             raise InputError(what, "cut it into shorter ones, or decode with another model")
     yield apply(np.concatenate(pieces) if pieces else np.zeros((0, features.static_dims), np.float32), None)
 

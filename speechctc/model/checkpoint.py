@@ -33,7 +33,16 @@ from speechctc.core import files
 from speechctc.core.bundled import MODELS, NAMES, bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import program
-from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, packed, rounded, save_tensors, shapes, unpacked
+from speechctc.core.tensor_file import (
+    Arrays,
+    load_arrays,
+    load_weights,
+    packed,
+    rounded,
+    save_tensors,
+    shapes,
+    unpacked,
+)
 from speechctc.lm.model import MAX_STRINGS, PhoneLM
 from speechctc.model.layers import is_own, weight_shapes
 from speechctc.phones.inventory import Inventory, check_labels
@@ -99,7 +108,6 @@ class Checkpoint:
         arrays = arrays_of({"mean": mean, "std": std})
         weights = arrays_of(net.state_dict())
         return cls(config, inventory, weights, arrays["mean"], arrays["std"], facts or {}, state or {}, lm)
-
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made from: of a model in a small file, weights as small as there."""

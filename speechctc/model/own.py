@@ -116,7 +116,9 @@ def check_own(net: OwnModule, config: Config, device: torch.device) -> str:
     count = int(counts[1])
     if not float((logits[1, :count] - alone[0, :count]).abs().max()) <= scale:
         hint = "mask what is past `frames`, the second parameter of forward"
-        return f"{net.what}: the logits of an utterance change with the padding behind it, and so with its batch; {hint}"
+        return (
+            f"{net.what}: the logits of an utterance change with the padding behind it, and so with its batch; {hint}"
+        )
     return ""
 
 

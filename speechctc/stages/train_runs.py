@@ -27,6 +27,7 @@ from speechctc.stages.doctor import check_counts, check_disk
 from speechctc.stages.plot import CurvesFile
 from speechctc.stages.train import train_rank
 from speechctc.training.dev_score import DevScore
+from speechctc.training.records import Callbacks
 from speechctc.training.runs import point_latest
 from speechctc.training.trainer import Trainer
 
@@ -50,7 +51,12 @@ class Trained(NamedTuple):
     run: Path
 
 
-def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
+def train(
+    config: Config,
+    resume: bool,
+    reporter: Reporter,
+    callbacks: Callbacks = Callbacks(),  # noqa: B008 - immutable
+) -> Trained:
     """Train the config's net on the features in ``data.dir``, and calibrate ``best/`` on dev.
 
     Raises as `stages.train.train_net` does.
@@ -61,7 +67,7 @@ def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
         warn(trainer)
         reporter.note(*filter(None, [curves.note]))
 
-    dev, is_main = train_rank(config, resume, reporter, curves.update, before)
+    dev, is_main = train_rank(config, resume, reporter, curves.update, before, callbacks)
     return Trained(dev, calibrate_run(config.run, reporter) if is_main else None, config.run)
 
 
