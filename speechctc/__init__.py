@@ -135,7 +135,7 @@ def extract(
     InputError
         As the command says: no such config or corpus, nothing in it can be used, features of another config.
     """
-    _check_torch()
+    _begin()
     from speechctc.stages.extract import extract as run
 
     return run(_config(config, settings), _reporter(reporter))
@@ -177,7 +177,7 @@ def train(
     speechctc.stages.train.Stopped
         Ctrl-C or SIGTERM came, in the main thread; the state is saved, and `resume` goes on.
     """
-    _check_torch()
+    _begin()
     from speechctc.config.schema import NO_RUN
     from speechctc.core.errors import InputError
     from speechctc.stages.train_runs import train as run
@@ -350,9 +350,12 @@ def _register(group: Group, name: str, made: Any) -> None:
     plugins.register(group, name, made, taken[group])
 
 
-def _check_torch() -> None:
+def _begin() -> None:
+    """Refuse work without torch, and that of a script which a worker process only imports."""
     from speechctc.core.errors import check_torch
+    from speechctc.core.parallel import end_if_imported_by_worker
 
+    end_if_imported_by_worker()
     check_torch()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec, TypeAlias, overload
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +26,12 @@ from speechctc.ctc.problem import (
 BACKENDS = ("auto", "cpu", "cuda", "torch", "reference")
 PLAIN = (Tensor, nn.Parameter)
 REDUCTIONS = ("none", "mean", "sum")
+Reduction: TypeAlias = Literal["none", "mean", "sum"]
 _NO_SECOND = "ctc_loss has a first derivative only"
 _P = ParamSpec("_P")
 
 
-def _also_log_probs(loss: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
+def _also_log_probs(loss: Callable[_P, Tensor]) -> Callable[..., Tensor]:
     """Let a loss take `logits` by PyTorch's keyword, too."""
 
     @wraps(loss)
@@ -44,6 +45,38 @@ def _also_log_probs(loss: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
     return with_either
 
 
+@overload
+def ctc_loss(
+    logits: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int = 0,
+    reduction: Reduction = "mean",
+    zero_infinity: bool = False,
+    backend: str = "auto",
+    *,
+    packed: bool = False,
+    scale: float = 1.0,
+) -> Tensor: ...
+
+
+@overload
+def ctc_loss(
+    *,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int = 0,
+    reduction: Reduction = "mean",
+    zero_infinity: bool = False,
+    backend: str = "auto",
+    packed: bool = False,
+    scale: float = 1.0,
+) -> Tensor: ...
+
+
 @_also_log_probs
 def ctc_loss(
     logits: Tensor,
@@ -51,7 +84,7 @@ def ctc_loss(
     input_lengths: Lengths,
     target_lengths: Lengths,
     blank: int = 0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     zero_infinity: bool = False,
     backend: str = "auto",
     *,
@@ -204,7 +237,7 @@ class CTCLoss(nn.Module):
     def __init__(
         self,
         blank: int = 0,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
         zero_infinity: bool = False,
         backend: str = "auto",
         *,
@@ -213,6 +246,14 @@ class CTCLoss(nn.Module):
         super().__init__()
         self.blank, self.reduction, self.zero_infinity = blank, reduction, zero_infinity
         self.backend, self.packed = backend, packed
+
+    @overload
+    def forward(self, logits: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths) -> Tensor: ...
+
+    @overload
+    def forward(
+        self, *, log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths
+    ) -> Tensor: ...
 
     @_also_log_probs
     def forward(self, logits: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths) -> Tensor:

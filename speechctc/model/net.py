@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from torch.nn import functional
 
 from speechctc.config.schema import Config, ModelConfig
 from speechctc.core.devices import allow_tf32
+from speechctc.core.errors import InputError
 from speechctc.features.extractor import Rows
 from speechctc.features.filterbank import frame_mask, net_input_after_cmn
 from speechctc.model.checkpoint import Checkpoint
@@ -129,6 +130,7 @@ class ConvCTCNet(nn.Module):
 
 CTCNet: TypeAlias = ConvCTCNet | OwnModule
 """Maps features to logits: the net of the package, or one of the user's own."""
+Net = TypeVar("Net", bound=ConvCTCNet | OwnModule)
 
 
 class Layer(nn.Module):
@@ -394,17 +396,37 @@ class _InParts(torch.autograd.Function):
         return by_x, by_weight.to(weight.dtype), by_bias, None, None
 
 
-def build_net(config: Config, inventory: Inventory) -> CTCNet:
+def build_any(config: Config, inventory: Inventory) -> CTCNet:
     """Return the config's net for these phones, with random weights from torch's default generator."""
+    return build_own(config, len(inventory.phones) + 1) if is_own(config.model) else build_net(config, inventory)
+
+
+def build_net(config: Config, inventory: Inventory) -> ConvCTCNet:
+    """As `build_any`, of the package's own kind.
+
+    Raises
+    ------
+    InputError
+        The net is one of the user's own.
+    """
     if is_own(config.model):
-        return build_own(config, len(inventory.phones) + 1)
+        what = f"model.kind={config.model.kind}: this looks into the layers of the package's own nets"
+        raise InputError(what, "use a model of the kind conv")
     net = ConvCTCNet(config.model, plan_of(config.model, config.features), len(inventory.phones) + 1)
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
-def net_of(checkpoint: Checkpoint) -> CTCNet:
+def any_net_of(checkpoint: Checkpoint) -> CTCNet:
     """Return a checkpoint's net as torch has it, a copy; on the CPU."""
-    net = build_net(checkpoint.config, checkpoint.inventory)
+    return _with_weights(build_any(checkpoint.config, checkpoint.inventory), checkpoint)
+
+
+def net_of(checkpoint: Checkpoint) -> ConvCTCNet:
+    """As `any_net_of`, of the package's own kind; raises as `build_net`."""
+    return _with_weights(build_net(checkpoint.config, checkpoint.inventory), checkpoint)
+
+
+def _with_weights(net: Net, checkpoint: Checkpoint) -> Net:
     net.load_state_dict({name: torch.from_numpy(value) for name, value in checkpoint.weights.items()})
     return net
 
@@ -422,7 +444,7 @@ class TorchNet:
     def __init__(self, checkpoint: Checkpoint, device: str) -> None:
         self.config, self.device = checkpoint.config.features, torch.device(device)
         self.classes = len(checkpoint.inventory.phones) + 1
-        self.net = net_of(checkpoint).eval().to(self.device)
+        self.net = any_net_of(checkpoint).eval().to(self.device)
         self.mean, self.std = (torch.from_numpy(each).to(self.device) for each in (checkpoint.mean, checkpoint.std))
 
     @torch.inference_mode()

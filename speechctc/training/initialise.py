@@ -15,7 +15,7 @@ from speechctc.core.progress import Reporter
 from speechctc.lm.mixture import best_share, mix, respelt
 from speechctc.lm.model import PhoneLM
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
-from speechctc.model.net import ConvCTCNet, CTCNet, build_net, net_of
+from speechctc.model.net import ConvCTCNet, CTCNet, any_net_of, build_any
 from speechctc.model.own import OwnModule, check_own, weights_by_class
 from speechctc.phones.articulation import Match, match_phones
 from speechctc.phones.inventory import Inventory
@@ -77,7 +77,7 @@ def first_net(
     """
     source = None
     torch.manual_seed(config.train.seed)
-    net = build_net(config, inventory)
+    net = build_any(config, inventory)
     plain = isinstance(net, ConvCTCNet) and model is None
     if plain and (config.model.residual, config.model.norm, config.model.init) == (True, "none", "he"):
         # The sum over residual layers grows: random outputs are sure and wrong, and where the blank is improbable, a
@@ -165,7 +165,7 @@ def load_pretrained(net: CTCNet, config: Config, inventory: Inventory, source: C
     if isinstance(net, OwnModule):
         same = inventory.phones == source.inventory.phones
         of_classes = [] if same else weights_by_class(config, len(inventory.phones) + 1)
-    for name, value in net_of(source).state_dict().items():
+    for name, value in any_net_of(source).state_dict().items():
         if name in of_classes:
             weights[name][torch.tensor(here)] = value[torch.tensor(there)]
         else:

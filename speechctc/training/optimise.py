@@ -143,8 +143,8 @@ def freeze(net: nn.Module, patterns: Sequence[str]) -> None:
     if not any(parameter.requires_grad for parameter in net.parameters()):
         raise InputError("train.freeze: nothing is left to train", "freeze fewer parameters")
     for module in net.modules() if frozen else ():
-        own = [*module.parameters(recurse=False)]
-        if own and [*module.buffers(recurse=False)] and not any(each.requires_grad for each in own):
+        own, statistics = [*module.parameters(recurse=False)], list(module.buffers(recurse=False))
+        if own and statistics and not any(each.requires_grad for each in own):
             module.eval()
             vars(module)["train"] = lambda mode=True, module=module: module
 

@@ -22,6 +22,7 @@ from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.ctc import check, ctc_loss
+from speechctc.ctc.loss import Reduction
 from speechctc.features.filterbank import frame_mask, net_input
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import is_own
@@ -163,7 +164,7 @@ class TrainStep:
         """Return each utterance's loss, shape = (n_batch,)."""
         return self._loss(logits, frames, batch, "none")
 
-    def _loss(self, logits: Tensor, frames: Tensor, batch: Batch, reduction: str, scale: float = 1.0) -> Tensor:
+    def _loss(self, logits: Tensor, frames: Tensor, batch: Batch, reduction: Reduction, scale: float = 1.0) -> Tensor:
         sizes = (frames, batch.label_counts)
         backend = self.config.train.loss_backend
         return ctc_loss(logits.transpose(0, 1), batch.labels, *sizes, reduction=reduction, backend=backend, scale=scale)

@@ -20,7 +20,7 @@ from speechctc.core.progress import Reporter
 from speechctc.metrics.per import PER_MEANS
 from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.model.layers import reach
-from speechctc.model.net import net_of, parameter_count
+from speechctc.model.net import any_net_of, parameter_count
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.dev_score import DevScore, constant_loss, score_dev
 from speechctc.training.distributed import Ranks
@@ -316,7 +316,7 @@ class Trainer:
     def _load_best(self) -> None:
         """Go on from the best weights, with a new optimiser and a new average."""
         self.ranks.wait()
-        self.train_step.net.load_state_dict(net_of(load_checkpoint(self.run.best)).state_dict())
+        self.train_step.net.load_state_dict(any_net_of(load_checkpoint(self.run.best)).state_dict())
         self.train_step.start_stage(self.stage)
 
     def _end_stage_early(self) -> None:
@@ -389,7 +389,7 @@ class Trainer:
 
     def _load_state(self, checkpoint: Checkpoint) -> None:
         """Set weights, optimizer, and place in the run to those of a checkpoint."""
-        self.train_step.net.load_state_dict(net_of(checkpoint).state_dict())
+        self.train_step.net.load_state_dict(any_net_of(checkpoint).state_dict())
         self.train_step.normalise_as(checkpoint)
         if (
             share := checkpoint.facts.get("lm_share")
