@@ -53,8 +53,9 @@ def test_errors_are_those_of_the_commands(extracted: Path, here: Path) -> None:
 
 def test_the_public_names_are_there() -> None:
     assert all(hasattr(speechctc, name) for name in speechctc.__all__)
-    added = {f"register_{what}" for what in ("augmentation", "corpus", "features")}
-    assert set(speechctc.__all__) == {"InputError", "__version__", "evaluate", "extract", "load", "train"} | added
+    added = {f"register_{what}" for what in ("augmentation", "corpus", "features", "model", "optimizer", "schedule")}
+    called, classes = {"evaluate", "extract", "load", "train"}, {"EpochRecord", "InputError", "OwnNet", "StepRecord"}
+    assert set(speechctc.__all__) == {"__version__"} | called | classes | added
     assert speechctc.InputError is InputError
 
 

@@ -30,6 +30,7 @@ from speechctc.inference.streaming import (
     BLOCK_FRAMES,
     LIVE_FRAMES,
     LOOKAHEAD,
+    BinaryFile,
     Forward,
     Logits,
     NetMaker,
@@ -243,6 +244,11 @@ class Decoder:
         with self.opened(samples, rate, None) as (_, source):
             blocks = list(self.forward.in_blocks(source))
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.phones) + 1), dtype=np.float32)
+
+    @overload
+    def decode(
+        self, recording: BinaryFile, rate: None = None, alternatives: int = 0, channel: int | None = None
+    ) -> Recognition: ...
 
     @overload
     def decode(

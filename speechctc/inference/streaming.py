@@ -19,7 +19,7 @@ from functools import partial
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,13 @@ def is_several(recording: Any) -> bool:
         return whole or len(shape) == 2 or (len(shape) == 1 and shape[0] > MAX_CHANNELS)
 
     return any(map(is_one, recording))
+
+
+class BinaryFile(Protocol):
+    """An open file, or what is read as one is."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """Return the next bytes."""
 
 
 def held(recording: Any) -> Any:
