@@ -1,4 +1,4 @@
-"""A file of a user's, for a strict type checker: what is right is accepted, what is wrong needs its ``type: ignore``."""
+"""A file of a user, for a strict type checker: what is right is accepted, what is wrong needs its ``type: ignore``."""
 
 from __future__ import annotations
 
