@@ -7,6 +7,7 @@ is neither registered nor installed, but for the optimisers and schedules of tor
 
 from __future__ import annotations
 
+import difflib
 import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -63,27 +64,31 @@ def find(group: Group, name: str, own: tuple[str, ...] = ()) -> Any:
     if (group, name) not in registered:
         points = [*entry_points(group=f"speechctc.{group}", name=name)]
         if not points:
-            if made := _of_torch(group, name):
-                return made
+            if name in (known_to_torch := _of_torch(group)):
+                return known_to_torch[name]
             known = f"{', '.join(map(repr, own[:-1]))}{' or ' * (len(own) > 1)}{own[-1]!r}, or " if own else ""
             known += {"optimizer": f"{_TORCH}, or ", "schedule": f"{_TORCH}.lr_scheduler, or "}.get(group, "")
+            if near := difflib.get_close_matches(
+                name.lower(), by_small := {each.lower(): each for each in known_to_torch}
+            ):
+                known = f"{by_small[near[0]]}, if that is meant; or {known}"
             raise ValueError(f"it should be {known}one that speechctc.register_{group} or an installed package adds")
         registered[group, name] = guarded(f"{group} {name!r:.60}", points[0].load)()
     return registered[group, name]
 
 
-def _of_torch(group: Group, name: str) -> Any:
-    """Return the class of torch that has a name, an optimiser or a schedule; None: there is none."""
+def _of_torch(group: Group) -> dict[str, Any]:
+    """Return torch's classes of optimisers or schedules, by name."""
     if group not in ("optimizer", "schedule") or find_spec("torch") is None:
-        return None
+        return {}
     import torch
 
     place, kind = {
         "optimizer": (torch.optim, torch.optim.Optimizer),
         "schedule": (torch.optim.lr_scheduler, torch.optim.lr_scheduler.LRScheduler),
     }[group]
-    made = getattr(place, name, None)
-    return made if isinstance(made, type) and issubclass(made, kind) and made is not kind else None
+    made = {name: each for name, each in vars(place).items() if name[0] != "_" and isinstance(each, type)}
+    return {name: each for name, each in made.items() if issubclass(each, kind) and each is not kind}
 
 
 def version_of(kind: str) -> str:

@@ -160,7 +160,8 @@ def matching(net: nn.Module, pattern: str, key: str) -> list[str]:
     names = [name for name, _ in _named(net)]
     found = [name for name in names if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
     if not found:
-        near = difflib.get_close_matches(pattern, {*names, *(name.rpartition(".")[0] for name in names)}, 1)
+        layers = {name.rsplit(".", depth)[0] for name in names for depth in range(name.count(".") + 1)}
+        near = difflib.get_close_matches(pattern, sorted(layers), 1)
         fix = f"did you mean {near[0]}?" if near else f"the parameters are {first_few(names)}"
         raise InputError(f"{key}: no parameter is called {pattern!r:.60}", fix)
     return found

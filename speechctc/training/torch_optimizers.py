@@ -95,6 +95,7 @@ class TorchOptimizer(Optimizer):
             if state and max(state) >= sum(len(group["params"]) for group in whole["param_groups"]):
                 raise LookupError("the state of more parameters than there are")
             part.load_state_dict({**whole, "state": state})
+        self.param_groups = [group for part in self.parts for group in part.param_groups]  # they are new ones
 
 
 def torch_optimizer(name: str, groups: Groups, lr: float, options: Mapping[str, Any]) -> TorchOptimizer:
