@@ -39,6 +39,7 @@ from speechctc.model.checkpoint import (
     load_checkpoint,
     read_checkpoint,
 )
+from speechctc.model.layers import is_own
 from speechctc.pages import timeline
 from speechctc.pages.page import bundled_script, render_page, render_text, text_of
 from speechctc.phones.inventory import SILENCES, Inventory
@@ -343,7 +344,8 @@ def page_text(recogniser: Recogniser, folder: Path, name: str, words: bytes = b"
         The model has something that the page lacks, or is too large for one.
     """
     config = recogniser.config
-    if config.model.activation not in ACTIVATIONS or type(extractor(config.features)) is not LogMel:
+    is_ours = not is_own(config.model) and config.model.activation in ACTIVATIONS
+    if not is_ours or type(extractor(config.features)) is not LogMel:
         raise InputError(f"{name}: its net or its features are not of a kind that the page has", "export it as ONNX")
     files = {key: folder / f"{file}.safetensors" for key, file in (("weights", "weights"), ("lm", "lm"))}
     if (size := sum(file.stat().st_size for file in files.values() if file.exists())) > MAX_BYTES:

@@ -20,7 +20,7 @@ from speechctc.core import files
 from speechctc.core.devices import allow_tf32, autocast, choose_device, held_by_others, resident_memory, total_memory
 from speechctc.core.parallel import only_training
 from speechctc.core.progress import Reporter
-from speechctc.model.layers import is_own
+from speechctc.model.layers import is_own, longest_frames
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.distributed import Ranks
 from speechctc.training.initialise import first_train_step
@@ -131,6 +131,7 @@ def _activations(train_step: TrainStep, utterances: int, frames: int) -> int:
     longest, frames = frames, utterances * config.train.views * train_step.augmenter.most_frames(frames)
     own = is_own(config.model)
     probe = train_step.augmenter.most_frames(longest) if own else PROBE  # attention does not grow with the frames alone
+    probe = min(probe, longest_frames(config) or probe)
     (one, _), (two, largest) = (_saved(train_step, count, probe) for count in (1, 2))
     saved = two - one  # without what does not grow with the batch, such as weights in another precision
     inputs = 4 * config.features.channels * config.features.static_dims
