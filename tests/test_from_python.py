@@ -124,7 +124,7 @@ def test_open_files_are_read_as_files_by_name(tiny_model: Path, recording: Path)
     assert model.decode(io.BytesIO(content)).segments == model.decode(Pipe(content)).segments == expected.segments
     assert model.align(Pipe(content), phones).segments == model.align(recording, phones).segments
     np.testing.assert_array_equal(model.log_posteriors(io.BytesIO(content)), model.log_posteriors(recording))
-    assert model.decode(io.BytesIO(content)).name == "file"
+    assert model.decode(io.BytesIO(content)).file == "file"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_open_files_are_read_as_files_by_name(tiny_model: Path, recording: Path)
         (lambda file: file.seek(0, 2) and file, "^a.wav: nothing is left to read after byte 32,044; go to its start"),
         (lambda file: io.BytesIO(b"no sound at all"), "^file: "),
         (
-            lambda file: open("a.wav", encoding="latin-1"),
+            lambda file: io.TextIOWrapper(file, "latin-1"),
             r'^a.wav: opened as text; open it as bytes: open\(name, "rb"\)',
         ),
         (lambda file: file.close() or file, "^a.wav: the file is closed"),
@@ -228,11 +228,13 @@ def test_a_pickled_model_is_no_larger_than_its_files() -> None:
     content = pickle.dumps(model)
     assert len(content) < files
     copy = pickle.loads(content)
-    assert copy.goodness == model.goodness and copy.folder == model.folder
+    assert pickle.dumps(copy.goodness) == pickle.dumps(model.goodness) and copy.folder == model.folder
     np.testing.assert_array_equal(copy.logits(samples, 16000), model.logits(samples, 16000))
     for name, weight in model.checkpoint.weights.items():
         np.testing.assert_array_equal(copy.checkpoint.weights[name], weight)
-    np.testing.assert_array_equal(copy.checkpoint.lm.log_probs[:50], model.checkpoint.lm.log_probs[:50])
+    assert copy.checkpoint.lm is not None and model.checkpoint.lm is not None
+    for one, other in zip(copy.checkpoint.lm.tables(), model.checkpoint.lm.tables(), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 UNGUARDED = """

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
+from io import BufferedReader, BytesIO
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -55,7 +56,9 @@ if TYPE_CHECKING:
 
 
 Opening = AbstractContextManager[tuple[str, Dereverberated]]
-Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]  # recordings: files, or samples
+Several = (  # recordings: files by name or open, or samples
+    list[str] | list[Path] | list[BufferedReader] | list[BytesIO] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]
+)
 
 
 ONLY = "only"  # the fact of a checkpoint that says, in words, to which phones it was restricted

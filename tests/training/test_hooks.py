@@ -33,13 +33,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_optimisers_of_torch_go_on_to_the_same_bits(
     extracted: Path, here: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = ("model.kind=windowed", f"train.optimizer={name}", "train.lr=0.001", "train.epochs=1")
-    settings = (
-        *settings,
-        "train.rates={output: 0.5}",
-        "train.schedule=ExponentialLR",
-        "train.schedule_options={gamma: 0.9}",
-    )
+    settings = ["model.kind=windowed", f"train.optimizer={name}", "train.lr=0.001", "train.epochs=1"]
+    settings += ["train.rates={output: 0.5}", "train.schedule=ExponentialLR", "train.schedule_options={gamma: 0.9}"]
     whole = run_once(extracted, here / "whole", *settings)
     with monkeypatch.context() as patch:
         patch.setattr(TrainStep, "step", stopping(TrainStep.step, {3}))
@@ -102,8 +97,8 @@ class Half(torch.optim.Optimizer):
 def test_registered_ones_go_on_to_the_same_bits(extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     speechctc.register_optimizer("half", Half)
     speechctc.register_schedule("stairs", lambda step, done, high=1.0: high / (1 + step // 4))
-    settings = ("train.optimizer=half", "train.optimizer_options.power=0.25", "train.schedule=stairs", "train.epochs=1")
-    settings = (*settings, "train.schedule_options.high=0.5")
+    settings = ["train.optimizer=half", "train.optimizer_options.power=0.25", "train.schedule=stairs", "train.epochs=1"]
+    settings += ["train.schedule_options.high=0.5"]
     whole = run_once(extracted, here / "whole", *settings)
     with monkeypatch.context() as patch:
         patch.setattr(TrainStep, "step", stopping(TrainStep.step, {5}))
