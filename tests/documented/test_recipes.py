@@ -21,6 +21,8 @@ WRITTEN = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # of packages that use each other's old names
 @pytest.mark.parametrize("package", OPTIONAL)
 def test_a_recipe_is_run(package: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(package, reason=f"{package} is not installed")
