@@ -208,7 +208,7 @@ def find_media(path: Path, media: Sequence[Media], siblings: Siblings | None = N
         found = linked or siblings.find(path.parent / (_name(each.url) or _name(each.relative) or path.name), ENDINGS)
         if found is not None and found.suffix.lower() in ENDINGS:
             return found, each.origin
-    if (sibling := siblings.find(path, ENDINGS)) is not None:
+    if (sibling := siblings.recording_of(path)) is not None:
         return sibling, 0.0
     names = ", ".join(sorted({_name(each.url) or _name(each.relative) for each in media}))
     what = f"it names {names}, which is" if names else "it names none, and none of its name is"

@@ -179,15 +179,11 @@ def read_in(
     folder: Path, recordings: Sequence[Recording], choice: TranscriptOptions, siblings: Siblings | None = None
 ) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the subfolders that they have, too."""
-    endings, siblings = _endings(choice), siblings or Siblings()
-    spelled: defaultdict[str, set[str]] = defaultdict(set)
-    for each in recordings:
-        spelled[each.path.stem.lower()].add(each.path.stem)
-    found = []
+    endings, siblings, found = _endings(choice), siblings or Siblings(), []
+    others = siblings.around(each.path for each in recordings)
     for each in recordings:
         last = Path(os.path.abspath(each.path)).parent.name
         places = [folder / part / each.path.name for part in (each.name.parent, last, "")]
-        others = spelled[each.path.stem.lower()]
         file = next((file for place in places if (file := siblings.find(place, endings, others)) is not None), None)
         found.append((each, file, f"in {folder}"))
     return _read_each(found, choice)
@@ -360,18 +356,22 @@ def _rows_by_recording(table: Path, rows: Sequence[Row]) -> Callable[[Path], lis
     """Return a function from a recording to its rows: those with its path, its name as id, or its name.
 
     Of several rows of its name, those with most of its folders are taken; the folder above it may be their speaker.
+    An id that is its name without the ending is another's (``talk.wav`` of ``talk.wav.wav``), if other rows name it.
     """
     by_path, by_name = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
+    whole = defaultdict[str, list[Row]](list)
     for row in rows:
         if row.audio:
             by_path[os.path.abspath(table.parent / row.audio)].append(row)
             by_name[Path(row.audio).stem].append(row)
+            whole[Path(row.audio).name].append(row)
     by_id = {row.id: [row] for row in rows}
 
     def rows_of(path: Path) -> list[Row]:
-        if found := by_path.get(os.path.abspath(path)) or by_id.get(path.stem):
+        exact, own = whole.get(path.name, []), by_id.get(path.stem, [])
+        if found := by_path.get(os.path.abspath(path)) or (own if not exact or {*own} <= {*exact} else []):
             return found
-        named = by_name.get(path.stem, [])
+        named = exact or by_name.get(path.stem, [])
         shared = [_shared_folders(row, path) for row in named]
         return [row for row, count in zip(named, shared, strict=True) if count == max(shared)]
 

@@ -14,7 +14,7 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textgrid
-from speechctc.audio.recordings import ENDINGS, Siblings, files_below
+from speechctc.audio.recordings import Siblings, files_below
 from speechctc.core.errors import InputError, columns, first_few, plural
 from speechctc.phones.articulation import describe, is_arpabet
 from speechctc.phones.inventory import SILENCES
@@ -162,7 +162,7 @@ def _cells(name: str, values: dict[str, Any]) -> list[str]:
 def _read(path: Path, tier: str, siblings: Siblings) -> list[Interval]:
     if path.suffix.lower() == ".textgrid":
         return read_textgrid(path, tier)
-    recording = siblings.find(path, ENDINGS)  # its rate is that of the .PHN file
+    recording = siblings.recording_of(path)  # its rate is that of the .PHN file
     return read_phn(path, sound_file.info(recording).rate if recording else PHN_RATE)
 
 

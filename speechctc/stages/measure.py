@@ -220,14 +220,12 @@ def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path
         if len(recordings) > 1:
             raise InputError(f"{given} is of one recording, and {len(recordings)} are named", "name a folder")
         return [given]
-    siblings, spelled = Siblings(), defaultdict[str, set[str]](set)
+    siblings = Siblings()
     found, users = list[Path | None](), defaultdict[Path | None, set[Path]](set)
-    for each in recordings:
-        spelled[nfc(each.path.stem).lower()].add(each.path.stem)
+    others = siblings.around(each.path for each in recordings) if given else None
     for path, name, *_ in recordings:
         folder, named = given or path.parent, name.name + path.suffix
         places = [folder / name.parent / named, folder / name.parent / path.name] if given else [folder / named]
-        others = spelled[nfc(path.stem).lower()] if given else None
         fits = [siblings.find(place, (".textgrid",), others) for place in (*places, folder / path.name)]
         if fits[0] is not None and name.name != path.stem:  # the id of a table's row means it and no other
             fits = fits[:1]

@@ -87,8 +87,12 @@ class Document:
 
     def _load(self, siblings: Siblings | None = None) -> None:
         named_after = self.recording.with_name(f"{self.recording.name}.TextGrid")
-        found = None if self._own_name else (siblings or Siblings()).find(self.recording, [".textgrid"])
+        siblings = siblings or Siblings()
+        found = None if self._own_name else siblings.find(self.recording, [".textgrid"])
         self.grid_path = named_after if self._own_name else found or self.recording.with_suffix(".TextGrid")
+        if self._own_name and (other := siblings.recording_of(named_after)) not in (self.recording, None):
+            what = f"{self.recording}: its labels would be in {named_after.name}, which is that of {other.name}"
+            raise InputError(what, "rename one of the recordings")
         self.journal = Journal(self.recording.with_name(self.recording.name + journal.ENDING))
         self.note = ""
         self._history = History()
