@@ -33,7 +33,7 @@ from speechctc.audio.recordings import (
 )
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, counted_alike, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
@@ -84,8 +84,9 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
             raise InputError(f"{path}: no TextGrid beside it", "add one, or leave the recording out")
         if used.setdefault(grid, path.name) != path.name:
             raise InputError(f"{path}: {used[grid]} has the same name, and is used", "rename one of them")
-        tiers, note = read_tiers(grid)
-        return LabelledRecording(id, path, grid, tiers, recording.speaker, sound_file.info(path).seconds, 0.0, note)
+        read, seconds = read_tiers(grid), sound_file.info(path).seconds
+        origin, domain = -read.begins_at(seconds), read.domain_note(grid, seconds)
+        return LabelledRecording(id, path, grid, read.tiers, recording.speaker, seconds, origin, read.note, domain)
 
     for recording, id in zip(recordings, _ids([each.path for each in recordings], root), strict=True):
         reader.add(id, split_of(recording.name), partial(read, recording, id))
@@ -168,8 +169,8 @@ class LabelledRecording(NamedTuple):
         Duration of the recording.
     origin : float
         Time in the recording, in seconds, of 0 s in the file of labels.
-    note : str
-        What the user should know about how the file was read, or ``""``.
+    note, domain : str
+        What the user should know about how the file was read, and of a length that is not the recording's, or ``""``.
     """
 
     id: str
@@ -180,6 +181,7 @@ class LabelledRecording(NamedTuple):
     seconds: float
     origin: float = 0.0
     note: str = ""
+    domain: str = ""
 
 
 class FoundUtterances(NamedTuple):
@@ -302,7 +304,7 @@ class TierReader:
         every = [utterance for _, utterances in found for utterance in utterances]
         self.builder.utterances[split] += every
         interrupted = sum(_interrupted(utterances, found, tier, labelled.origin) for tier, utterances in found)
-        gap = max(_longest_gap(tier, labelled.seconds) for tier, _ in found)
+        gap = max(_longest_gap(tier, labelled) for tier, _ in found)
         return FoundUtterances(labelled, every, gap, interrupted)
 
     def _of_tier(self, labelled: LabelledRecording, tier: Tier, star: str, split: str) -> Iterator[Utterance]:
@@ -437,12 +439,13 @@ def _words(labelled: LabelledRecording, tier: Tier, star: str, config: CorpusCon
     return [Interval(each.start + shift, each.end + shift, each.label) for each in sorted(entries)]
 
 
-def _longest_gap(tier: Tier, seconds: float) -> float:
+def _longest_gap(tier: Tier, labelled: LabelledRecording) -> float:
     """Return the longest time without a label, in seconds; of points, 0."""
     if tier.points:
         return 0.0
+    begin, last = -labelled.origin, labelled.seconds - labelled.origin
     starts, ends = [entry.start for entry in tier.entries], [entry.end for entry in tier.entries]
-    return max(start - end for start, end in zip([*starts, seconds], [0.0, *ends], strict=True))
+    return max(start - end for start, end in zip([*starts, last], [begin, *ends], strict=True))
 
 
 def _interrupted(
@@ -553,6 +556,8 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     builder.notes.append(_speakers(utterances, tiered))
     if odd := [file.labelled.note for file in files if file.labelled.note]:
         builder.warnings.append(odd[0] + (f" (and {len(odd) - 1} more files)" if len(odd) > 1 else ""))
+    domains = [(file.labelled.file, file.labelled.domain) for file in files if file.labelled.domain]
+    builder.warnings += counted_alike(domains, with_numbers=True)
     _report_cuts(files, builder, config)
     if config.max_gap is None or config.max_gap >= MIN_GAP:
         quiet = [Path(file.labelled.audio.name) for file in files if file.gap >= MIN_GAP]

@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
-from speechctc.audio.annotations import MAX_OVERLAP, Interval, choose_tier, read_phn, read_textgrid
+from speechctc.audio import sound_file
+from speechctc.audio.annotations import MAX_OVERLAP, Interval, choose_tier, intervals_of, read_phn, read_tiers
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.recordings import TIERS, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
 from speechctc.core import written
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, counted_alike, first_few
+from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.table import spelling_of
@@ -107,11 +109,19 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     if ending == EAF:
         return _of_elan(file, recording, tier, choice.limits)
     if ending == ".textgrid":
-        return _of_intervals(file, read_textgrid(file, tier), choice.limits)
+        return _of_grid(file, recording, tier, choice.limits)
     if ending == ".phn":
         return Transcript(tuple(each.label for each in read_phn(file)), file)
     text, note = read_text(file)
     return Transcript(tuple(text.split()), file, note)
+
+
+def _of_grid(file: Path, recording: Path, tier: str, limits: bool | None) -> Transcript:
+    """Return a tier of a TextGrid, its times those in the recording."""
+    grid, about = read_tiers(file), attempt(sound_file.info, recording)
+    if not isinstance(about, InputError):  # else it is refused when it is read
+        grid = grid.of_recording(file, about.seconds)
+    return _of_intervals(file, intervals_of(grid.tiers, file, tier), limits)._replace(note=grid.note)
 
 
 def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Transcript:
@@ -441,9 +451,10 @@ def find_tasks(
 
 
 def _noted(tasks: list[Task], reporter: Reporter) -> list[Task]:
-    """Return the tasks; print each note on how a transcript was read once."""
-    notes = [task.transcript.note for task in tasks if isinstance(task.transcript, Transcript)]
-    reporter.warn(*filter(None, dict.fromkeys(notes)))
+    """Return the tasks; print each note on how a transcript was read once, with a count of those like it."""
+    read = [task.transcript for task in tasks if isinstance(task.transcript, Transcript)]
+    notes = dict.fromkeys((each.file or Path(), each.note) for each in read if each.note)
+    reporter.warn(*counted_alike([*notes], with_numbers=True))
     return tasks
 
 
