@@ -38,6 +38,10 @@ class Tier(NamedTuple):
         The participant of a tier of ELAN, or ``""``.
     timed : bool
         The times are those of the file. False: ELAN has none for these labels, which share the time of their parent.
+    problem : str
+        Why the tier cannot be read, though others of the file can, or ``""``. It has no entries then.
+    note : str
+        What the user should know about how the tier was read, or ``""``.
     """
 
     name: str
@@ -45,6 +49,8 @@ class Tier(NamedTuple):
     entries: list[Interval]
     speaker: str = ""
     timed: bool = True
+    problem: str = ""
+    note: str = ""
 
 
 class TextGrid(NamedTuple):
@@ -158,8 +164,10 @@ def in_order(tier: Tier, path: Path) -> Tier:
     Raises
     ------
     InputError
-        Intervals end before they begin, or overlap.
+        The tier cannot be read; intervals end before they begin, or overlap.
     """
+    if tier.problem:
+        raise InputError(f"{path}: damaged: the tier {tier.name!r}: {tier.problem}", f"repair it in {_by(path)}")
     ordered = sorted((each for each in tier.entries if each.label), key=lambda each: (each.start, each.end))
     for entry in ordered:
         if not (-MAX_OVERLAP <= entry.start <= entry.end < float("inf")):

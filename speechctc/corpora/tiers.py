@@ -20,7 +20,7 @@ from typing import NamedTuple
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, Tier, choose_tiers, in_order, read_tiers
 from speechctc.audio.eaf import ENDING as EAF
-from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.eaf import find_media, origin_of, read_eaf
 from speechctc.audio.recordings import (
     ENDINGS,
     Recording,
@@ -130,8 +130,8 @@ def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus
         except InputError:
             without.append(path.relative_to(root))
             raise
-        seconds = sound_file.info(audio).seconds
-        return LabelledRecording(id, audio, path, tiers, speaker_of(path.relative_to(root)), seconds, origin)
+        seconds, (_, note) = sound_file.info(audio).seconds, origin_of(path, media, audio)
+        return LabelledRecording(id, audio, path, tiers, speaker_of(path.relative_to(root)), seconds, origin, note)
 
     for path, id in zip(files, _ids(files, root), strict=True):
         reader.add(id, split_of(path.relative_to(root)), partial(read, path, id))
@@ -287,7 +287,8 @@ class TierReader:
         """
         chosen = choose_tiers(labelled.tiers, labelled.file, self._tier)
         if len(chosen) > 1:  # a speaker who says nothing here
-            chosen = [(tier, star) for tier, star in chosen if any(each.label for each in tier.entries)] or chosen[:1]
+            spoken = [each for each in chosen if each[0].problem or any(entry.label for entry in each[0].entries)]
+            chosen = spoken or chosen[:1]
         found: list[tuple[Tier, list[Utterance]]] = []
         errors: list[InputError] = []
         for tier, star in chosen:
@@ -301,6 +302,8 @@ class TierReader:
                     self.builder.rejected[split].append(Rejected(f"{labelled.id}-{tier.name}", str(error)))
         if not found:
             raise errors[0]
+        notes = [f"{labelled.file}: {tier.note}" for tier, _ in found if tier.note]
+        labelled = labelled._replace(note="; ".join(filter(None, [labelled.note, *notes])))
         every = [utterance for _, utterances in found for utterance in utterances]
         self.builder.utterances[split] += every
         interrupted = sum(_interrupted(utterances, found, tier, labelled.origin) for tier, utterances in found)

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import MAX_OVERLAP, Interval, choose_tier, intervals_of, read_phn, read_tiers
 from speechctc.audio.eaf import ENDING as EAF
-from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.eaf import find_media, origin_of, read_eaf
 from speechctc.audio.recordings import TIERS, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, first_few
@@ -132,11 +132,11 @@ def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Tra
         if limits:
             what = f"{file}: the tier {tier.name!r} has no times of its own, which could be limits"
             raise InputError(what, "name the tier above it with --tier, or give --no-limits")
-        return Transcript(tuple(each.label for each in tier.entries), file)
-    origin = next((each.origin for each in media if each.stem == recording.stem), media[0].origin if media else 0.0)
-    return _of_intervals(
-        file, [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries], limits
-    )
+        note = f"{file}: {tier.note}" if tier.note else ""
+        return Transcript(tuple(each.label for each in tier.entries), file, note)
+    origin, note = origin_of(file, media, recording)
+    entries = [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries]
+    return _of_intervals(file, entries, limits)._replace(note=note)
 
 
 def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None) -> Transcript:

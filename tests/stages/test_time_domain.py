@@ -124,8 +124,9 @@ def test_the_studio_writes_what_begins_there(part: Path) -> None:
 def test_where_a_recording_begins(
     here: Path, start: float, end: float, seconds: float, begins: float, said: str
 ) -> None:
-    text = f'File type = "ooTextFile"\nObject class = "TextGrid"\n\n{start}\n{end}\n<exists>\n1\n"IntervalTier"\n"phones"\n'
-    Path("a.TextGrid").write_text(f'{text}{start}\n{end}\n1\n{start}\n{end}\n"a"\n')
+    times = f"{start}\n{end}\n"
+    head = f'File type = "ooTextFile"\nObject class = "TextGrid"\n\n{times}<exists>\n1\n'
+    Path("a.TextGrid").write_text(f'{head}"IntervalTier"\n"phones"\n{times}1\n{times}"a"\n')
     grid = read_tiers(Path("a.TextGrid"))
     assert grid.begins_at(seconds) == begins
     note = grid.domain_note(Path("a.TextGrid"), seconds)
