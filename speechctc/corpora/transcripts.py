@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
-from speechctc.audio import sound_file
+from speechctc.audio import label_files, sound_file
 from speechctc.audio.annotations import MAX_OVERLAP, Interval, choose_tier, intervals_of, read_phn, read_tiers
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, origin_of, read_eaf
@@ -19,13 +19,20 @@ from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.table import spelling_of
+from speechctc.corpora.table_rows import ENDINGS as ENDINGS_OF_TABLES
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.table_rows import is_table as looks_like_table
 from speechctc.phones.inventory import nfc
 
 TEXTS = (".lab", ".txt")
-FILES = (".phn", *TEXTS, ".textgrid", EAF)
+FILES = (".phn", *TEXTS, ".textgrid", EAF, *label_files.ENDINGS, *label_files.FOREIGN)
+# Endings of transcripts beside recordings; the first that is there is read. Subtitles have words.
+BESIDE = {
+    "phones": (".phn", *TEXTS, ".textgrid", EAF, ".ctm"),
+    "words": (*TEXTS, ".textgrid", EAF, *label_files.ENDINGS, *label_files.FOREIGN),
+}
 NAMES = {"phones": ".PHN, .lab, .txt, .TextGrid or .eaf", "words": ".lab, .txt, .TextGrid or .eaf"}
+MORE = {"phones": ", nor .ctm", "words": ", nor .ctm, .stm, .srt or .vtt"}
 Labels = Literal["phones", "words"]
 SHOWN = 40  # signs of a phrase in an error
 
@@ -95,7 +102,8 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     Parameters
     ----------
     file : Path
-        A .PHN file, a TextGrid, or a text file with labels separated by white space.
+        A .PHN file, a TextGrid, a file of ELAN, another program's file of labels with times, or a text file with labels
+        separated by white space.
     recording : Path
         Of a file of ELAN that links to several, the one that the times are of.
     choice : TranscriptOptions
@@ -112,6 +120,10 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
         return _of_grid(file, recording, tier, choice.limits)
     if ending == ".phn":
         return Transcript(tuple(each.label for each in read_phn(file)), file)
+    about = attempt(sound_file.info, recording)
+    found = label_files.read_label_file(file, recording, None if isinstance(about, InputError) else about)
+    if found is not None:
+        return _of_intervals(file, found.entries, choice.limits)._replace(note=found.note)
     text, note = read_text(file)
     return Transcript(tuple(text.split()), file, note)
 
@@ -200,7 +212,7 @@ def read_in(
 
 
 def _endings(choice: TranscriptOptions) -> tuple[str, ...]:
-    return TIERS if choice.tier else FILES if choice.labels == "phones" else FILES[1:]
+    return TIERS if choice.tier else BESIDE[choice.labels]
 
 
 def _read_each(
@@ -212,7 +224,8 @@ def _read_each(
     for recording, file, where in found:
         if file is None:
             names = ".TextGrid or .eaf" if choice.tier else NAMES[choice.labels]
-            what, fix = f"no {names} file of its name {where}", f"write its {choice.labels} into one"
+            more = "" if choice.tier else MORE[choice.labels]
+            what, fix = f"no {names} file of its name {where}{more}", f"write its {choice.labels} into one"
             if not os.path.exists(recording.path):
                 what, fix = "no such file", "check the path"
             read.append(InputError(f"{recording.path}: {what}", fix))
@@ -236,11 +249,19 @@ def _notes_on_names(pairs: Sequence[tuple[Path, Path]]) -> dict[Path, str]:
 
 
 def is_table(file: Path) -> bool:
-    """Return whether a file is a table: it has no ending of a transcript, or is .txt with a tab in its first line."""
-    if file.suffix.lower() != ".txt":
-        return file.suffix.lower() not in FILES
+    """Return whether a file is a table: it has no ending of a transcript, or is .txt with a tab in its first line.
+
+    A file of another program whose lines are labels with times is none.
+    """
+    ending = file.suffix.lower()
+    if ending in ENDINGS_OF_TABLES and ending != ".txt":
+        return True
+    if ending in FILES and ending != ".txt":
+        return False
+    if label_files.is_label_file(file):
+        return False
     try:
-        return "\t" in read_text(file).text.partition("\n")[0]
+        return ending != ".txt" or "\t" in read_text(file).text.partition("\n")[0]
     except InputError:
         return True
 
@@ -439,15 +460,28 @@ def find_tasks(
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
         arguments = [find_media(given, read_eaf(given).media)[0]]
         reporter.note(*chosen_outside(given, given.parent, arguments))
+    is_of_many = given is not None and given.suffix.lower() in label_files.OF_MANY
+    if given is not None and is_of_many and not arguments:
+        arguments = _recordings_beside(given)
     recordings = find_recordings(arguments)
     reporter.note(*left_out(arguments))
     if not recordings:
         raise InputError("no recording to align", "name one, or give --transcripts TABLE")
-    if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir())):
+    if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir() and not is_of_many)):
         of = "--phones are" if phones is not None else f"{given} is"
         fix = f"use --{'transcripts' if choice.labels == 'phones' else 'words'} with a table or a folder"
         raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
     return _noted(list(map(Task, recordings, _known(recordings, phones, given, choice, reporter))), reporter)
+
+
+def _recordings_beside(file: Path) -> list[Path]:
+    """Return the recordings beside a file of CTM or STM that it names."""
+    siblings, names = Siblings(), label_files.recordings_in(file)
+    places = {name: siblings.recording_of(file.with_name(f"{name_of(name)}{file.suffix}")) for name in names}
+    if gone := [name for name in names if places[name] is None]:
+        fix = "name the recordings before the option, or put them beside the file"
+        raise InputError(f"{file}: the recordings {first_few(gone, 3)} are not beside it", fix)
+    return [place for place in places.values() if place is not None]
 
 
 def _noted(tasks: list[Task], reporter: Reporter) -> list[Task]:
@@ -468,12 +502,14 @@ def _known(
     if phones is not None:
         return [Transcript(tuple(phones.split()))]
     if given is not None and not given.is_dir():
+        if len(recordings) > 1:
+            return [attempt(lambda each: read_transcript(given, each.path, choice), each) for each in recordings]
         return [read_transcript(given, recordings[0].path, choice)]
     left: dict[str, None] = {}
 
     def is_result(file: Path) -> bool:
-        """Return whether a text was written by speechctc, so that it has phones, where words are looked for."""
-        if choice.labels == "phones" or file.suffix.lower() not in TEXTS or not os.access(file, os.R_OK):
+        """Return whether a file was written by speechctc, so that it has phones, where words are looked for."""
+        if choice.labels == "phones" or file.suffix.lower() not in (*TEXTS, ".ctm") or not os.access(file, os.R_OK):
             return False
         if not written.changed([file]):
             left[str(file)] = None
