@@ -17,6 +17,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, read_tiers, tier_key
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import read_eaf
+from speechctc.audio.label_files import FOREIGN
 from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import MARKS, CorpusConfig
@@ -25,6 +26,7 @@ from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
+from speechctc.corpora.label_tracks import BESIDE, are_phones, read_track, tracks_of
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table import spelling_of
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, corpora_in, ending_of, read_rows
@@ -35,7 +37,7 @@ from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 MAYBE = (".json", ".gz")  # some of these are manifests, and others something else
 # Endings of transcripts that are not read; .txt and .lab where a recording has the same name.
-_TRANSCRIPTS = tuple(".stm .ctm .mlf .srt .vtt .txt .lab".split())
+_TRANSCRIPTS = (*FOREIGN, ".stm", ".ctm", ".srt", ".vtt", ".txt", ".lab")
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
 # Words in names of what a model is not trained on.
 HELD_OUT = frozenset(("test", "dev", "valid", "validation", "eval", "evaluation"))
@@ -204,7 +206,10 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
 def _transcripts(result: Survey) -> Iterator[Path]:
     """Yield the files that look like transcripts of a kind that is not read."""
     stems = {path.with_suffix("") for path in result.recordings}
+    tracks = set(tracks_of(result.recordings).values())  # what is said of them is said
     for path in written.changed([path for path in files_below(result.folder) if path.is_file()]):
+        if path in tracks:
+            continue
         if path.name.lower().endswith(_TRANSCRIPTS[:-2]) or (
             path.suffix.lower() in _TRANSCRIPTS and path.with_suffix("") in stems
         ):
@@ -266,7 +271,8 @@ def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
         if beside and config.kind == "table":
             result.notes.append(f"not used: {plural(beside, 'TextGrid')} of recordings; read by corpus.kind=textgrid")
     else:
-        result.refused = sum(siblings.find(path, [TEXTGRID, ".phn"]) is not None for path in others.paths)
+        endings = BESIDE if config.kind == "labels" else (TEXTGRID, ".phn")
+        result.refused = sum(siblings.find(path, endings) is not None for path in others.paths)
     result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
     result.unlabelled = len(others.paths) - result.refused
     result.broken = others.unreadable
@@ -394,7 +400,40 @@ def _as_timit(result: Survey) -> CorpusConfig | None:
     return result.config_of(kind="timit", root=str(result.folder), phones="timit61") if has_labels else None
 
 
-_KINDS = {"table": _as_tables, "textgrid": _as_textgrids, "elan": _as_elan, "timit": _as_timit}
+def _as_labels(result: Survey) -> CorpusConfig | None:
+    """Return the config for other programs' files of labels; None if there are none, or of words of no known language.
+
+    Raises
+    ------
+    InputError
+        None of them can be read; the first reason.
+    """
+    tracks = tracks_of(result.recordings)
+    if not tracks:
+        return None
+    read = [attempt(read_track, pair) for pair in tracks.items()]
+    entries = [each for found in read if not isinstance(found, InputError) for each in found.entries]
+    if not entries:
+        raise next(found for found in read if isinstance(found, InputError))
+    is_known = "words_tier" in result.given or are_phones(entries)
+    if not is_known and {"language", "dictionary"} & set(result.given):
+        result.given["words_tier"] = "words"
+        is_known = True
+    if is_known:
+        return result.config_of(kind="labels", root=str(result.folder), uncorrected=False)
+    files = f"{plural(len(tracks), 'file')} of labels ({first_few([path.name for path in tracks.values()], 3)})"
+    result.notes.append(f"{files}: read as words once their language is named")
+    result.of_words = True
+    return None
+
+
+_KINDS = {
+    "table": _as_tables,
+    "textgrid": _as_textgrids,
+    "elan": _as_elan,
+    "timit": _as_timit,
+    "labels": _as_labels,
+}
 
 MAX_TEXTGRIDS = 60  # TextGrids that are read to choose a tier
 MAX_MEAN_DURATION = 0.3  # longest mean duration of the labels of a tier of phones, s

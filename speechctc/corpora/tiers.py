@@ -88,7 +88,7 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
         origin, domain = -read.begins_at(seconds), read.domain_note(grid, seconds)
         return LabelledRecording(id, path, grid, read.tiers, recording.speaker, seconds, origin, read.note, domain)
 
-    for recording, id in zip(recordings, _ids([each.path for each in recordings], root), strict=True):
+    for recording, id in zip(recordings, ids_below([each.path for each in recordings], root), strict=True):
         reader.add(id, split_of(recording.name), partial(read, recording, id))
     reader.read()
     builder, alone = reader.builder, [grid.relative_to(root) for grid in sorted(grids - used.keys())]
@@ -133,7 +133,7 @@ def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus
         seconds, (_, note) = sound_file.info(audio).seconds, origin_of(path, media, audio)
         return LabelledRecording(id, audio, path, tiers, speaker_of(path.relative_to(root)), seconds, origin, note)
 
-    for path, id in zip(files, _ids(files, root), strict=True):
+    for path, id in zip(files, ids_below(files, root), strict=True):
         reader.add(id, split_of(path.relative_to(root)), partial(read, path, id))
     reader.read()
     reader.builder.warn_of(without, "files of ELAN left out, because their recordings are not there")
@@ -143,7 +143,7 @@ def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus
     return reader.to_corpus(needed, what, fix)
 
 
-def _ids(files: Sequence[Path], root: Path) -> list[str]:
+def ids_below(files: Sequence[Path], root: Path) -> list[str]:
     """Return a distinct id for each file: its path below the corpus, without the ending."""
     ids: dict[str, None] = {}
     for path in files:
