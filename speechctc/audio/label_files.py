@@ -198,7 +198,7 @@ def _timed(lines: Sequence[tuple[int, str]], path: Path) -> list[_Line]:
 
     Audacity writes the frequencies of a label on a line of its own, HTK ``///`` between alternatives.
     """
-    found = []
+    found = list[_Line]()
     for number, line in lines:
         if line.startswith("\\") and found:
             continue
