@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
@@ -121,17 +122,22 @@ def read_label_file(path: Path, recording: Path, about: AudioInfo | None) -> Lab
             what = f"{path}: each line begins with a number, as in {lines[0][1][:40]!r}, so it is no transcript"
             raise InputError(what, "leave the numbers out, or write start, end and label on each line")
         return None
+    said = "" if ending else f"{path}: read as {found.kind}"
     entries = [each._replace(label=nfc(each.label)) for each in found.entries if each.label]
     _check(path, found.kind, entries, about)
     if about is not None:
         entries = [each._replace(end=min(each.end, max(each.start, about.seconds))) for each in entries]
-    return found._replace(entries=entries, note="; ".join(filter(None, (note, found.note))))
+    return found._replace(entries=entries, note="; ".join(filter(None, (note, said, found.note))))
 
 
 def _check(path: Path, kind: str, entries: Sequence[Interval], about: AudioInfo | None) -> None:
     """Check that there are labels, and that they lie in the recording; subtitles may be shown for longer."""
     if not entries:
         raise InputError(f"{path}: {kind} without a label", "label the recording, or leave the file out")
+    for each in entries:
+        if not 0 <= each.start <= each.end < math.inf:
+            what = f"{path}: {kind}, in which {each.label[:40]!r} goes from {each.start:g} to {each.end:g} s"
+            raise InputError(what, "correct its times")
     last = max(each.start if kind == "subtitles" else each.end for each in entries)
     if about is not None and last > about.seconds + TAIL:
         what = f"{path}: {kind}, with labels up to {last:.2f} s for a recording of {about.seconds:.2f} s"
@@ -241,14 +247,14 @@ def _unit(path: Path, last: float, about: AudioInfo | None) -> tuple[float, str]
     """Return the unit of whole numbers, in seconds: HTK's, or the only one with which labels fill a recording."""
     is_htk = path.suffix.lower() in (".lab", ".rec")
     if about is None:
-        return FRAME, "" if is_htk else f"{path}: its times are taken for units of 100 ns, as HTK has them"
+        return FRAME, "" if is_htk else "its times are taken for units of 100 ns, as HTK has them"
     units = {"units of 100 ns": FRAME, "samples": 1 / about.rate, "milliseconds": 1e-3, "seconds": 1.0}
     below = {name: unit for name, unit in units.items() if last * unit <= about.seconds + TAIL}
     fits = [name for name, unit in below.items() if last * unit >= FILLED * about.seconds]
     if len(fits) == 1 or (not fits and is_htk and "units of 100 ns" in below):
         name = fits[0] if fits else "units of 100 ns"
         usual = is_htk and name == "units of 100 ns"
-        return units[name], "" if usual else f"{path}: its times are taken for {name}, which fit the recording"
+        return units[name], "" if usual else f"its times are taken for {name}, which fit the recording"
     what = f"{path}: a label file of HTK with times up to {last:.0f}, and a recording of {about.seconds:.2f} s: neither"
     what = f"{what} in units of 100 ns, nor in samples, milliseconds or seconds do they fit it"
     raise InputError(what, "check that they belong together")
@@ -267,7 +273,7 @@ def _labels_of(path: Path, lines: Sequence[_Line]) -> tuple[list[str], str]:
         raise InputError(f"{path}: labels of the states of HTK's models ({labels[0]})", "write those of phones")
     inner = [_CONTEXT.fullmatch(label) for label in labels]
     if 2 * sum(each is not None for each in inner) >= len(labels):
-        note = f"{path}: of labels with their neighbours, such as {labels[0][:40]}, the middle is taken"
+        note = f"of labels with their neighbours, such as {labels[0][:40]}, the middle is taken"
         return [each[1] if each else label for each, label in zip(inner, labels, strict=True)], note
     return labels, ""
 

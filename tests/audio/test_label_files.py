@@ -78,7 +78,7 @@ def test_a_label_may_have_spaces_and_letters_of_any_form(here: Path) -> None:
 
 def test_the_unit_of_whole_numbers_is_said_if_it_is_not_that_of_the_format(here: Path) -> None:
     read("htk.lab", "0 10000000 a\n10000000 30000000 b\n")
-    assert note("htk.lab") == ""
+    assert note("htk.lab") == "htk.lab: read as a label file of HTK"
     read("samples.lab", "0 16000 a\n16000 48000 b\n")
     assert "its times are taken for samples, which fit the recording" in note("samples.lab")
     with pytest.raises(InputError, match="a label file of HTK with times up to 90000000.*nor in samples"):
@@ -149,6 +149,9 @@ def test_a_text_is_a_text(here: Path, name: str, text: str) -> None:
         ("a.stm", "a 1 anna 0,3 x\n", "is not recording, channel, speaker, times"),
         ("a.srt", "1\n00:00:00,000 --> 00:00:01,000\nmy\n\nsister\n", "line 5: 'sister' is without a time"),
         ("a.srt", "", "subtitles without a label"),
+        ("a.ctm", "a 1 nan 0.3 my\n", "CTM, in which 'my' goes from nan to nan s"),
+        ("a.ctm", "a 1 1.0 -0.3 my\n", "CTM, in which 'my' goes from 1 to 0.7 s"),
+        ("a.txt", "0.0\t1e999\tmy\n", "in which 'my' goes from 0 to inf s"),
         ("a.srt", "1\n00:00:09,000 --> 00:00:10,000\nmy\n", "subtitles, with labels up to 9.00 s"),
     ],
 )  # fmt: skip
