@@ -259,14 +259,15 @@ def _check_one(recordings: Sequence[Recording], options: OutputOptions) -> None:
 
 
 def _check_owners(owner: Mapping[Path, Recording]) -> None:
-    """Check that no result has the name of one of another recording in its folder, which readers would take it for."""
+    """Check that readers would take no result for that of another recording, beside it or beside its own."""
     siblings = Siblings()
     for file, recording in owner.items():
         if recording.name.name == recording.path.name and recording.path.suffix:
-            taker = siblings.recording_of(file.with_name(f"{recording.name.name}.TextGrid"))
-            if taker is not None and taker.name != recording.path.name:
-                what = f"{recording.path}: its result {file} would be taken for that of {taker}"
-                raise InputError(what, "rename one of the recordings, or write into another folder")
+            labels = f"{recording.name.name}.TextGrid"
+            for taker in map(siblings.recording_of, (file.with_name(labels), recording.path.with_name(labels))):
+                if taker is not None and taker.name != recording.path.name:
+                    what = f"{recording.path}: its result {file} would be taken for that of {taker}"
+                    raise InputError(what, "rename one of the recordings")
 
 
 def _check_letter_case(owner: Mapping[Path, Recording], folder: Path) -> None:

@@ -228,10 +228,10 @@ def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path
     found, users = list[Path | None](), defaultdict[Path | None, set[Path]](set)
     others = siblings.around(each.path for each in recordings) if given else None
     for path, name, *_ in recordings:
-        folder, named = given or path.parent, name.name + path.suffix
+        folder, named = given or path.parent, path.name if name.name == path.name else name.name + path.suffix
         places = [folder / name.parent / named, folder / name.parent / path.name] if given else [folder / named]
         fits = [siblings.find(place, (".textgrid",), others) for place in (*places, folder / path.name)]
-        if fits[0] is not None and name.name != path.stem:  # the id of a table's row means it and no other
+        if fits[0] is not None and name.name not in (path.stem, path.name):  # the id of a table's row means it and no other
             fits = fits[:1]
         found.append(next(filter(None, fits), None))
         for file in fits:

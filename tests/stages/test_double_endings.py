@@ -91,7 +91,8 @@ def test_a_name_that_would_be_taken_for_another_is_refused(folder: Path) -> None
     pair = find_recordings([folder / "talk.wav", folder / "talk.flac"])
     with pytest.raises(InputError, match=r"talk.wav.TextGrid would be taken for that of .*talk.wav.wav; rename"):
         check_out(pair, options)
-    check_out(pair, OutputOptions("textgrid", folder=folder.parent / "out"))
+    with pytest.raises(InputError, match="would be taken for that of"):  # by those who read out/ beside the recordings
+        check_out(pair, OutputOptions("textgrid", folder=folder.parent / "out"))
     shown = Folder(folder)
     shown.wait()
     states = {row["name"]: row["state"] for row in shown.rows()}
@@ -102,6 +103,10 @@ def test_measuring_takes_its_own(folder: Path) -> None:
     for given in (None, folder):
         found = _textgrids(given, find_recordings([folder]))
         assert [each.name for each in found if isinstance(each, Path)] == ["talk.TextGrid", "talk.wav.TextGrid"]
+    write_song(folder / "talk.flac", ["low"])  # talk.wav needs its whole name, and has no file of that
+    pair = find_recordings([folder / "talk.flac", folder / "talk.wav"])
+    for given in (None, folder):
+        assert [each.name for each in _textgrids(given, pair) if isinstance(each, Path)] == ["talk.TextGrid"] * 2
 
 
 def test_labels_find_their_recording(here: Path) -> None:
