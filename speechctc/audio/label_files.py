@@ -1,8 +1,9 @@
-"""Reads label files of other programs: Audacity, HTK, xlabel (ESPS, FestVox), CTM, STM, and subtitles (SRT, WebVTT)."""
+"""Reads label files of other programs: Audacity, HTK, xlabel (ESPS, FestVox), CTM, STM, SRT, WebVTT, Whisper."""
 
 from __future__ import annotations
 
 import html
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,9 +26,14 @@ _FOREIGN = {
     ".mlf": ("a master label file of HTK, of several recordings", "write the labels of each into a .lab file"),
     ".trs": ("a file of Transcriber", "import it into ELAN, and save it as .eaf"),
     ".par": ("a BAS Partitur file", "convert it to a TextGrid, as BAS web services do"),
-    ".ass": ("subtitles of Aegisub", "save them as SRT"),
+    **dict.fromkeys((".ass", ".ssa"), ("subtitles of Aegisub", "save them as SRT")),
+    **dict.fromkeys((".ttml", ".dfxp"), ("subtitles in TTML", "save them as SRT")),
+    ".sbv": ("subtitles of YouTube's editor", "save them as SRT"),
+    ".lrc": ("lyrics in LRC", "save them as SRT"),
 }
 FOREIGN = tuple(_FOREIGN)
+WHISPER = "a transcript of Whisper"  # .json, and .tsv
+_WHISPER_TSV = "start\tend\ttext"  # whole milliseconds
 _BEGINNINGS = {"#!MLF!#": ".mlf", "@UTF8": ".cha", "@Begin": ".cha", "[Script Info]": ".ass"}
 
 TAIL = 0.05  # seconds that labels may end after their recording
@@ -36,7 +42,7 @@ FILLED = 0.2  # the least share of a recording that labels end after, if the uni
 
 _NUMBER = r"-?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?"
 _TIMES = re.compile(rf"({_NUMBER})(\t|[ ;,]+)({_NUMBER})(?:[\t ;,]+(.*))?")
-_NUMBERED = re.compile(rf"{_NUMBER}[\s;,)]")
+_NUMBERED = re.compile(rf"{_NUMBER}[\s;,.:)].*|\S+\s+{_NUMBER}\s+{_NUMBER}")
 _STATE = re.compile(r".*\[\d+\]")
 _CONTEXT = re.compile(r"(?:[^\s^]*\^)?[^\s\-+]+-([^\s+]+)\+\S+")  # HTK's a-b+c, and HTS's z^a-b+c=d
 _CUE = re.compile(r"((?:\d+:)?\d+:\d+[,.]\d+)\s*-->\s*((?:\d+:)?\d+:\d+[,.]\d+)(?:\s.*)?")
@@ -83,8 +89,10 @@ def is_label_file(path: Path) -> bool:
         text = read_text(path).text
     except InputError:
         return False
+    if _kind_of(path, text) or _whisper(text) is not None:
+        return True
     lines = _lines(text)
-    return _kind_of(path, text) != "" or bool(_after_header(lines) or _timed(lines, path))
+    return bool(_after_header(lines) or _timed(lines, path)) or _is_numbered(lines)
 
 
 def read_label_file(path: Path, recording: Path, about: AudioInfo | None) -> LabelFile | None:
@@ -113,14 +121,17 @@ def read_label_file(path: Path, recording: Path, about: AudioInfo | None) -> Lab
         found = LabelFile("subtitles", *_subtitles(path, text))
     elif ending in OF_MANY:
         found = _of_many(path, lines, recording, ending)
+    elif (said := _whisper(text)) is not None:
+        found = LabelFile(WHISPER, said)
     elif after := _after_header(lines):
         found = LabelFile("a label file of xlabel", _xlabel(path, after))
     elif timed := _timed(lines, path):
         found = _track(path, timed, about)
+    elif _is_numbered(lines):
+        place = "begins with a number" if lines[0][1][:1] in "-0123456789" else "has two numbers"
+        what = f"{path}: each line {place}, as in {lines[0][1][:40]!r}, so it is no transcript"
+        raise InputError(what, "leave the numbers out, or write start, end and label on each line")
     else:
-        if len(lines) > 1 and all(_NUMBERED.match(line) for _, line in lines):
-            what = f"{path}: each line begins with a number, as in {lines[0][1][:40]!r}, so it is no transcript"
-            raise InputError(what, "leave the numbers out, or write start, end and label on each line")
         return None
     said = "" if ending else f"{path}: read as {found.kind}"
     entries = [each._replace(label=nfc(each.label)) for each in found.entries if each.label]
@@ -131,17 +142,38 @@ def read_label_file(path: Path, recording: Path, about: AudioInfo | None) -> Lab
 
 
 def _check(path: Path, kind: str, entries: Sequence[Interval], about: AudioInfo | None) -> None:
-    """Check that there are labels, and that they lie in the recording; subtitles may be shown for longer."""
+    """Check that there are labels, and that they lie in the recording; subtitles may go on after it."""
     if not entries:
         raise InputError(f"{path}: {kind} without a label", "label the recording, or leave the file out")
     for each in entries:
         if not 0 <= each.start <= each.end < math.inf:
             what = f"{path}: {kind}, in which {each.label[:40]!r} goes from {each.start:g} to {each.end:g} s"
             raise InputError(what, "correct its times")
-    last = max(each.start if kind == "subtitles" else each.end for each in entries)
+    last = max(each.start if kind in ("subtitles", WHISPER) else each.end for each in entries)
     if about is not None and last > about.seconds + TAIL:
         what = f"{path}: {kind}, with labels up to {last:.2f} s for a recording of {about.seconds:.2f} s"
         raise InputError(what, "check that they belong together")
+
+
+def _is_numbered(lines: Sequence[tuple[int, str]]) -> bool:
+    """Tell whether all of several lines begin with a number, or end with two, which no transcript does."""
+    return len(lines) > 1 and all(_NUMBERED.fullmatch(line) for _, line in lines)
+
+
+def _whisper(text: str) -> list[Interval] | None:
+    """Return the segments of a JSON or TSV file of Whisper; None of other texts."""
+    head, _, rest = text.partition("\n")
+    try:
+        if head.strip().lower() == _WHISPER_TSV:
+            rows = [line.split("\t", 2) for line in rest.split("\n") if line.strip()]
+            return [Interval(int(start) / 1000, int(end) / 1000, label.strip()) for start, end, label in rows]
+        values = json.loads(text) if text.lstrip().startswith("{") else None
+        segments = values.get("segments") if isinstance(values, dict) else None
+        if not isinstance(segments, list) or not segments:
+            return None
+        return [Interval(float(each["start"]), float(each["end"]), str(each["text"]).strip()) for each in segments]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def recordings_in(path: Path) -> list[str]:

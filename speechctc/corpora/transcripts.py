@@ -254,12 +254,11 @@ def is_table(file: Path) -> bool:
     A file of another program whose lines are labels with times is none.
     """
     ending = file.suffix.lower()
-    if ending in ENDINGS_OF_TABLES and ending != ".txt":
-        return True
     if ending in FILES and ending != ".txt":
         return False
-    if label_files.is_label_file(file):
-        return False
+    if ending not in ENDINGS_OF_TABLES or ending in (".txt", ".json", ".tsv"):
+        if label_files.is_label_file(file):
+            return False
     try:
         return ending != ".txt" or "\t" in read_text(file).text.partition("\n")[0]
     except InputError:

@@ -231,7 +231,7 @@ def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path
         folder, named = given or path.parent, path.name if name.name == path.name else name.name + path.suffix
         places = [folder / name.parent / named, folder / name.parent / path.name] if given else [folder / named]
         fits = [siblings.find(place, (".textgrid",), others) for place in (*places, folder / path.name)]
-        if fits[0] is not None and name.name not in (path.stem, path.name):  # the id of a table's row means it and no other
+        if fits[0] is not None and name.name not in (path.stem, path.name):  # a table's id means it and no other
             fits = fits[:1]
         found.append(next(filter(None, fits), None))
         for file in fits:

@@ -62,6 +62,13 @@ def note(name: str) -> str:
             "00:00.300 --> 00:00.650 align:start\n<v Anna>my</v>\n\n00:00:00.650 --> 00:00:01.000\nsister\n\n"
             "00:01.000 --> 00:01.500\n<c.yellow>paints</c>\n",
         ),
+        ("whisper.tsv", "start\tend\ttext\n300\t650\tmy\n650\t1000\tsister\n1000\t1500\tpaints\n"),
+        (
+            "whisper.json",
+            '{"text": "my sister paints", "language": "en", "segments": [{"id": 0, "start": 0.3, "end": 0.65,'
+            ' "text": " my"}, {"start": 0.65, "end": 1.0, "text": " sister", "words": []},'
+            ' {"start": 1, "end": 1.5, "text": " paints"}]}',
+        ),
         ("subtitles.txt", "1\n00:00:00,300 --> 00:00:00,650\nmy\n2\n00:00:00,650 --> 00:00:01,000\nsister\n3\n"
          "00:00:01,000 --> 00:00:01,500\npaints\n"),
     ],
@@ -137,7 +144,11 @@ def test_a_text_is_a_text(here: Path, name: str, text: str) -> None:
         ("a.lab", '#!MLF!#\n"*/a.lab"\n0 100 a\n.\n', "a master label file of HTK"),
         ("a.trs", "<?xml?><Trans/>", "a file of Transcriber"),
         ("a.txt", "1 my\n2 sister\n", "each line begins with a number, as in '1 my', so it is no transcript"),
+        ("a.txt", "1. my\n2. sister\n", "each line begins with a number"),
         ("a.txt", "0.3 my\n0.65 sister\n", "each line begins with a number"),
+        ("a.txt", "0.3\tmy\n0.65\tsister\n", "each line begins with a number"),
+        ("a.txt", "m 0.3 0.4\nay 0.4 0.5\n", "each line has two numbers, as in 'm 0.3 0.4', so it is no transcript"),
+        ("a.lrc", "[00:00.30]my\n", "lyrics in LRC, which is not read"),
         ("a.txt", "0.0\t1.0\ta\n1.0\t2.0\tb\n0.0\t1.0\tc\n", "line 3: times that are not in order .0.0, 1.0.; put"),
         ("a.txt", "0.0\t1.0\ta\n1.0\t9.0\tb\n", "Audacity, with labels up to 9.00 s for a recording of 4.00 s"),
         ("a.lab", "0 10000000 sil[2]\n10000000 20000000 sil[3]\n", "labels of the states of HTK's models"),

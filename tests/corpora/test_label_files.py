@@ -98,4 +98,7 @@ def test_a_file_of_many_recordings(sounds: Path) -> None:
 def test_a_table_is_a_table(here: Path) -> None:
     Path("t.txt").write_text("audio\twords\na.wav\tmy sister\n")
     Path("n.tsv").write_text(TRACK)
-    assert is_table(Path("t.txt")) and is_table(Path("n.tsv"))
+    Path("m.json").write_text('{"audio_filepath": "a.wav", "text": "my sister"}\n{"audio_filepath": "b.wav"}\n')
+    Path("w.json").write_text('{"segments": [{"start": 0, "end": 1, "text": "my sister"}]}')
+    assert is_table(Path("t.txt")) and is_table(Path("m.json"))
+    assert not is_table(Path("n.tsv")) and not is_table(Path("w.json"))
