@@ -42,7 +42,7 @@ def read_label_tracks(root: Path, config: CorpusConfig, needed: str = "train") -
     InputError
         No recording can be used; the message gives the first reason.
     """
-    reader, siblings = TierReader(root, config), Siblings()
+    reader, siblings, timed = TierReader(root, config), Siblings(), Siblings(_is_text)
     recordings = find_recordings([root])
     recordings.sort(key=lambda each: ENDINGS.index(each.path.suffix.lower()))  # of one name, the first is used
     name = config.tier if config.words_tier is None else config.words_tier
@@ -50,7 +50,7 @@ def read_label_tracks(root: Path, config: CorpusConfig, needed: str = "train") -
 
     def read(recording: Recording, id: str) -> LabelledRecording:
         path = recording.path
-        if (file := siblings.find(path, BESIDE)) is None:
+        if (file := timed.find(path, BESIDE) or siblings.find(path, BESIDE)) is None:
             without.append(path.relative_to(root))
             raise InputError(f"{path}: no file of labels beside it", "add one, or leave the recording out")
         if used.setdefault(file, path.name) != path.name:
@@ -87,12 +87,16 @@ def read_track(pair: tuple[Path, Path]) -> label_files.LabelFile:
     return found
 
 
+def _is_text(file: Path) -> bool:
+    return not label_files.is_label_file(file)
+
+
 def tracks_of(recordings: Iterable[Path]) -> dict[Path, Path]:
     """Return the file of labels with times beside each recording that has one, and that a person made or changed."""
-    siblings = Siblings()
+    siblings = Siblings(_is_text)
     found = {path: file for path in recordings if (file := siblings.find(path, BESIDE)) is not None}
     changed = {*written.changed([*found.values()])}
-    return {path: file for path, file in found.items() if file in changed and label_files.is_label_file(file)}
+    return {path: file for path, file in found.items() if file in changed}
 
 
 def are_phones(entries: Iterable[Interval]) -> bool:

@@ -17,7 +17,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, read_tiers, tier_key
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import read_eaf
-from speechctc.audio.label_files import FOREIGN
+from speechctc.audio.label_files import FOREIGN, is_label_file
 from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import MARKS, CorpusConfig
@@ -301,6 +301,7 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     names = [path for path in files_below(result.folder) if path.is_file()]
     tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE)]
     tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
+    tables = [path for path in tables if path.suffix.lower() != ".tsv" or not is_label_file(path)]  # such as Whisper's
     for path in [*tables, *corpora_in(result.folder, names)]:
         try:
             rows[path] = _some_rows(path)

@@ -120,10 +120,11 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
         return _of_grid(file, recording, tier, choice.limits)
     if ending == ".phn":
         return Transcript(tuple(each.label for each in read_phn(file)), file)
-    about = attempt(sound_file.info, recording)
-    found = label_files.read_label_file(file, recording, None if isinstance(about, InputError) else about)
-    if found is not None:
-        return _of_intervals(file, found.entries, choice.limits)._replace(note=found.note)
+    if label_files.is_label_file(file):
+        about = attempt(sound_file.info, recording)
+        found = label_files.read_label_file(file, recording, None if isinstance(about, InputError) else about)
+        if found is not None:
+            return _of_intervals(file, found.entries, choice.limits)._replace(note=found.note)
     text, note = read_text(file)
     return Transcript(tuple(text.split()), file, note)
 

@@ -76,6 +76,24 @@ def test_start_asks_for_the_language_of_words(folder: Path) -> None:
     assert found.given["words_tier"] == "words"  # so that the config has it
 
 
+def test_start_reads_what_whisper_leaves_beside_a_recording(folder: Path) -> None:
+    for name in ("anna/a.txt", "anna/b.lab"):
+        (folder / name).unlink()
+    for ending, text in {
+        ".txt": "my sister\n",
+        ".srt": WORDS,
+        ".vtt": "WEBVTT\n\n00:00.100 --> 00:00.500\nmy sister\n",
+        ".tsv": "start\tend\ttext\n100\t500\tmy sister\n",
+        ".json": '{"segments": [{"start": 0.1, "end": 0.5, "text": "my sister"}]}',
+    }.items():
+        (folder / f"otto/c{ending}").write_text(text)
+    found = survey(folder)
+    assert found.of_words and not any("no column" in note for note in found.notes)
+    Path("d.dict").write_text("my m ay\nsister s ih s t er\n")
+    (utterance,) = survey(folder, ["corpus.dictionary=d.dict"]).utterances
+    assert utterance.phones == ("m", "ay", "s", "ih", "s", "t", "er") and utterance.words == ("my", "sister")
+
+
 def test_start_names_what_it_does_not_read(folder: Path) -> None:
     for name in ("anna/a.txt", "anna/b.lab"):
         (folder / name).unlink()
