@@ -121,8 +121,8 @@ def read_label_file(path: Path, recording: Path, about: AudioInfo | None) -> Lab
         found = LabelFile("subtitles", *_subtitles(path, text))
     elif ending in OF_MANY:
         found = _of_many(path, lines, recording, ending)
-    elif (said := _whisper(text)) is not None:
-        found = LabelFile(WHISPER, said)
+    elif (segments := _whisper(text)) is not None:
+        found = LabelFile(WHISPER, segments)
     elif after := _after_header(lines):
         found = LabelFile("a label file of xlabel", _xlabel(path, after))
     elif timed := _timed(lines, path):
