@@ -90,16 +90,17 @@ class TextGrid(NamedTuple):
             Length of the recording.
         """
         shift = -self.begins_at(seconds)
-        tiers = [shifted(tier, shift) for tier in self.tiers] if shift else self.tiers
+        tiers = [shifted(tier, shift) for tier in self.tiers]
         note = "; ".join(filter(None, (self.note, self.domain_note(path, seconds))))
         return TextGrid(tiers, note, self.start + shift, self.end + shift)
 
 
 def shifted(tier: Tier, seconds: float) -> Tier:
-    """Return a tier whose entries are later."""
-    return tier._replace(
-        entries=[Interval(start + seconds, end + seconds, label) for start, end, label in tier.entries]
-    )
+    """Return a tier whose entries are later by this time."""
+    if not seconds:
+        return tier
+    entries = [Interval(start + seconds, end + seconds, label) for start, end, label in tier.entries]
+    return tier._replace(entries=entries)
 
 
 def choose_tier(tiers: Sequence[Tier], path: Path, name: str) -> Tier:

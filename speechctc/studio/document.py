@@ -25,7 +25,16 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval, Tier, in_order, long_text, read_tiers, textgrid_text, tier_key
+from speechctc.audio.annotations import (
+    Interval,
+    Tier,
+    in_order,
+    long_text,
+    read_tiers,
+    shifted,
+    textgrid_text,
+    tier_key,
+)
 from speechctc.audio.recordings import Siblings
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
@@ -349,13 +358,13 @@ class Grid:
 
     @property
     def others(self) -> list[Tier]:
-        """Return the tiers that are kept as they are."""
-        return [tier for place, tier in enumerate(self.tiers) if place not in self.own]
+        """Return the tiers that are kept as they are, their times those in the recording."""
+        return [shifted(tier, -self.origin) for place, tier in enumerate(self.tiers) if place not in self.own]
 
     def text(self, seconds: float, phones: Sequence[Phone]) -> str:
         """Return the TextGrid with these phones, in Praat's long text format; it begins where it did."""
         origin = self.origin
-        ends = [entry.end for tier in self.others for entry in tier.entries]
+        ends = [entry.end for tier in self.tiers for entry in tier.entries]
         end = max([_moved(seconds, origin), *ends, *(_moved(phone.end, origin) for phone in phones[-1:])])
         new = {place: [_own_entry(what, phone, origin) for phone in phones] for place, what in self.own.items()}
         tiers = [tier._replace(entries=new.get(k, tier.entries)) for k, tier in enumerate(self.tiers)]

@@ -94,6 +94,8 @@ def test_the_studio_writes_what_begins_there(part: Path) -> None:
     document = Document(part)
     assert [(each.start, each.end, each.label) for each in document.phones] == RIGHT
     assert "0.25 s on" in document.note
+    (words,) = document.grid.others  # which the page shows beside the recording
+    assert spans(words.entries) == [(0.05, 0.65, "matu")]
     document.edit(document.revision, {"what": "relabel", "phone": 1, "label": "d"})
     document.write_grid()
     after = read_tiers(part.with_suffix(".TextGrid"))
