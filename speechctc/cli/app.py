@@ -25,7 +25,7 @@ app = typer.Typer(
     help="Train phoneme recognisers from recordings and phone labels, and use them.",
 )
 
-TRAINING = ("torch", "torchaudio")  # what the light distribution lacks
+TRAINING = ("torch", "torchaudio")  # what the extra `train` brings
 
 # In the order of the help. A command imports its stage when it runs, so that --help loads neither torch nor numpy.
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from speechctc.cli import options as opt
 from speechctc.cli.options import new_reporter, say, show
 from speechctc.core.bundled import NAMES, bundled_folder
-from speechctc.core.errors import InputError, optional, with_extra
+from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -358,8 +358,6 @@ def studio_command(
     Corrections are saved at once, in a journal beside each recording and in its TextGrid. Of a TextGrid that you
     made, a copy is kept. Nothing is sent to another machine.
     """
-    for name in ("starlette", "uvicorn"):
-        optional(name, f"the studio needs {name}, which is not installed", with_extra("studio"))
     from speechctc.studio.server import serve
 
     wanted = None

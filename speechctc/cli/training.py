@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from speechctc.cli import options as opt
 from speechctc.cli.options import check_places, find_model, load_config, new_reporter, show, show_scores
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, check_torch
 
 lm_app = typer.Typer(no_args_is_help=True, help="Train, score, sample and tune language models of phones.")
 
@@ -40,6 +40,7 @@ def start_command(
 
 def extract_command(config: opt.ConfigName, settings: opt.Settings = None) -> None:
     """Compute the features of a corpus. After an interruption, the same command continues."""
+    check_torch()
     from speechctc.stages.extract import extract
 
     loaded = load_config(config, settings)
@@ -58,6 +59,7 @@ def train_command(
     ] = 0,
 ) -> None:
     """Train a net on extracted features. Ctrl-C saves and stops; --resume continues."""
+    check_torch()
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
     if profile_steps:
         from speechctc.training.step_costs import profile

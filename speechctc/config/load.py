@@ -8,10 +8,8 @@ overrides single keys as ``section.key=value``, the value in YAML. An unknown ke
 from __future__ import annotations
 
 import difflib
-import logging
 import os
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from speechctc.config.schema import KEYS_OF_KIND, KEYS_OF_OWN, NO_RUN, Config
-from speechctc.config.section import TYPED, Section, renamed
+from speechctc.config.section import TYPED, Section
 from speechctc.core.errors import InputError
 from speechctc.core.files import readable
 
@@ -71,12 +69,6 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise InputError(f"{path}: no settings in it", "a config is a mapping of sections; see configs/demo.yaml")
-    refuse_removed(values, str(path))
-    for name, section in _SECTIONS.items():
-        if isinstance(inner := values.get(name), dict):
-            for old in inner.keys() & section.OLD_NAMES.keys():
-                _tell_renamed(name, old, section.OLD_NAMES[old])
-            values[name] = renamed(section, inner)
     if "base" not in values:
         return values
     base = values.pop("base")
@@ -87,22 +79,6 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     corpus = values.get("corpus")
     under = _for_kind(under, corpus.get("kind") if isinstance(corpus, dict) else None)
     return _laid_over(under, values)
-
-
-def refuse_removed(values: Mapping[str, Any], where: str) -> None:
-    """Refuse a key that earlier versions had, with a value that did something; `where` names the source of the values.
-
-    Raises
-    ------
-    InputError
-        It says what replaces the key.
-    """
-    for name, section in _SECTIONS.items():
-        inner = values.get(name)
-        for key, value in inner.items() if isinstance(inner, Mapping) else ():
-            removed = section.REMOVED.get(key)
-            if removed and value not in removed.off:
-                raise InputError(f"{where}: the key '{name}.{key}' was removed", removed.instead)
 
 
 def find_config(source: str | Path, folder: Path = Path()) -> Path:
@@ -182,21 +158,8 @@ def _setting(text: str) -> tuple[str, Any]:
     key, equals, raw = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
-    name, dot, last = key.strip().rpartition(".")
     value = parse_yaml(raw, f"{_abbreviated(text)}: the value is not YAML", "quote it")
-    section, _, inner = name.partition(".")
-    refuse_removed({section: {inner or last: value}}, f"on the command line: {_abbreviated(text)}")
-    if name in _SECTIONS and last in (names := _SECTIONS[name].OLD_NAMES):
-        _tell_renamed(name, last, names[last])
-        last = names[last]
-    return f"{name}{dot}{last}", value
-
-
-@cache
-def _tell_renamed(section: str, old: str, new: str) -> None:
-    """Log once that a key of a section has another name now."""
-    text = "%s.%s is called %s.%s now; the old name is read, too"
-    logging.getLogger(__name__).warning(text, section, old, section, new)
+    return key.strip(), value
 
 
 def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:

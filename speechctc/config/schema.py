@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from speechctc.config.encoder import EncoderConfig
-from speechctc.config.section import IN_ORDER, ODD, TYPED, Removed, Section
+from speechctc.config.section import IN_ORDER, ODD, TYPED, Section
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
 
@@ -94,15 +94,8 @@ class EspeakConfig(Section):
     """lowest and highest pitch setting of eSpeak NG, 0 to 99"""
 
 
-# The settings of a second synthesiser, which every config of before had, at their defaults.
-FLITE: dict[str, Any] = {"text": None, "utterances": 2200, "held_out": 0.05, "words": [3, 14], "noise_db": -60.0}
-FLITE |= {"seed": 0, "stretch": [0.75, 1.35], "pitch": [0.8, 1.35]}
-
-
 class CorpusConfig(Section):
     """The recordings and their labels."""
-
-    REMOVED = {"flite": Removed((FLITE,), "leave it out: corpus.kind=espeak speaks")}
 
     kind: Literal["timit", "table", "textgrid", "elan", "labels", "demo", "espeak"] | str
     """how the corpus is laid out on disk; or the name of a reader of one's own"""
@@ -161,8 +154,6 @@ class CorpusConfig(Section):
     @classmethod
     def _is_known(cls, value: str, info: ValidationInfo) -> str:
         if value not in KEYS_OF_KIND and info.context == TYPED:
-            if value == "flite":
-                raise ValueError("flite was removed; corpus.kind=espeak speaks, train.init_from=english begins better")
             plugins.find("corpus", value, tuple(KEYS_OF_KIND))
         return value
 
@@ -245,13 +236,6 @@ class FinetuneConfig(Section):
 class TrainConfig(Section):
     """How the net is trained."""
 
-    REMOVED = {
-        "inter_ctc": Removed((0.0,), "leave it out: a loss on a layer in the middle lowered no error rate"),
-        "keep_best": Removed((1,), "leave it out: best/ is the epoch with the lowest dev PER"),
-        "average_best": Removed((False,), "leave it out: train.ema averages the weights of all steps"),
-        "tensorboard": Removed((False,), "leave it out: metrics.jsonl has the values, curves.png the curves"),
-    }
-
     init_from: Path | None = None
     """start from the weights of this run, checkpoint or bundled model (english, ipa), whose phones may differ; null: at
     random"""
@@ -302,8 +286,6 @@ class TrainConfig(Section):
 class DataConfig(Section):
     """Storage of the features on disk, and how they are loaded."""
 
-    REMOVED = {"unlabelled": Removed((None,), "leave it out: speechctc decode labels such recordings, to correct them")}
-
     dir: Path = Field(Path("data/features"), description="folder of the extracted features")
     dtype: Literal["float16", "float32"] = Field("float16", description="type of the stored features")
     shard_mib: int = Field(64, ge=1, le=4096, description="largest size of a shard file, MiB")
@@ -315,9 +297,6 @@ class DataConfig(Section):
 
 class FeatureConfig(Section):
     """Static features from samples, and the net's input from static features."""
-
-    OLD_NAMES = {"center_ms": "cmn_window_ms"}
-    REMOVED = {"code": None}  # a hash of a user's code, before there was `version`
 
     kind: Literal["mel", "mfcc", "encoder"] | str = "mel"
     """mel: log mel energies; mfcc: their cepstral coefficients; encoder: layers of a pretrained encoder; or the name of

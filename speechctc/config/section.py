@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic_core import to_jsonable_python
 
 TYPED = "typed"
@@ -31,13 +31,6 @@ def _odd(value: int) -> int:
 ODD = AfterValidator(_odd)
 
 
-class Removed(NamedTuple):
-    """A key of earlier versions: the values at which it did nothing, and a sentence on what replaces any other."""
-
-    off: tuple[Any, ...]
-    instead: str
-
-
 class Section(BaseModel):
     """A section of the config: immutable, and keys that it does not name are refused.
 
@@ -45,15 +38,6 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-    OLD_NAMES: ClassVar[Mapping[str, str]] = {}
-    """Keys of earlier configs, models and shards with the name that they have now."""
-    REMOVED: ClassVar[Mapping[str, Removed | None]] = {}
-    """Keys that earlier versions had, ignored where models and shards have them; None: a program filled them in."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _renamed(cls, values: Any) -> Any:
-        return renamed(cls, values) if isinstance(values, Mapping) else values
 
     @field_validator("*", mode="before")
     @classmethod
@@ -68,20 +52,13 @@ class Section(BaseModel):
         return value
 
 
-def renamed(section: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values of a section under the present names of its keys; one that is there twice stays as it is."""
-    names: Mapping[str, str] = getattr(section, "OLD_NAMES", {})
-    present = {key: names.get(key, key) for key in values if key not in getattr(section, "REMOVED", {})}
-    return {key if name in values else name: values[key] for key, name in present.items()}
-
-
 def with_defaults(section: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return stored plain values of a section, with the defaults of the keys that they lack.
 
-    A stored config that is older than a key is thereby equal to one that has the key's default. Values that are not
-    those of a section stay as they are.
+    A stored config without a key is thereby equal to one that has the key's default. Values that are not those of a
+    section stay as they are.
     """
-    filled = values = renamed(section, values)
+    filled = dict(values)
     for name, field in section.model_fields.items():
         kind, value = field.annotation, values.get(name, {})
         if isinstance(kind, type) and issubclass(kind, BaseModel):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from speechctc.core.errors import NEEDS_TORCH, InputError
+from speechctc.core.errors import InputError, with_extra
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +55,7 @@ def recognition_device(name: str) -> str:
     if name == "cpu" or (name == "auto" and not (_has_gpu() and find_spec("torch"))):
         return "cpu"
     if find_spec("torch") is None:
-        raise InputError(f"device {name}: torch, which computes on GPUs, is not installed", NEEDS_TORCH)
+        raise InputError(f"device {name}: torch, which computes on GPUs, is not installed", with_extra("train"))
     return str(choose_device(name))
 
 

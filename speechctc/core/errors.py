@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 MAX_HALF = 900  # characters of each half of a message
-TORCH = "'torch>=2.11,<2.15' 'torchaudio==2.11.*'"  # that work together
-NEEDS_TORCH = f"pip install . in a clone of speechctc, or pip install {TORCH} beside what there is"
 _END = 300  # of them are the last of a longer one
 
 
@@ -60,12 +58,10 @@ def optional(module: str, what: str, fix: str) -> Any:
 
 
 def with_extra(extra: str) -> str:
-    """Return the command, in a clone, that installs an extra of the distribution that is installed here."""
-    light = [
-        name for each in distributions(name="speechctc-light") for name in each.metadata.get_all("Provides-Extra", [])
-    ]
-    full = next(iter(distributions(name="speechctc")), None)
-    return f"pip install '{'./light' if extra in light and full is None else '.'}[{extra}]'"
+    """Return the command that installs an extra: in a clone, where the package was installed from one."""
+    installed = next(iter(distributions(name="speechctc")), None)
+    is_from_index = installed is not None and installed.read_text("direct_url.json") is None
+    return f"pip install '{'speechctc' if is_from_index else '.'}[{extra}]'"
 
 
 def check_torch() -> None:
@@ -82,7 +78,7 @@ def check_torch() -> None:
 
 def no_torch() -> InputError:
     """Return the error of what needs torch where it is not installed."""
-    return InputError("this needs torch, which is not installed; recognition does without", NEEDS_TORCH)
+    return InputError("this needs torch, which is not installed; recognition does without", with_extra("train"))
 
 
 def of_disk(error: OSError) -> InputError:

@@ -547,9 +547,9 @@ def without_drafts(rejected: Iterable[Rejected]) -> list[Rejected]:
 
 
 def is_decoded(tiers: Sequence[Tier]) -> bool:
-    """Return whether tiers are those of `speechctc decode`; `speechctc align` adds how probable all is."""
+    """Return whether tiers are those of `speechctc decode`; `align` and `score-phones` add tiers."""
     names = {tier.name for tier in tiers}
-    return "confidence" in names and not {"log probability", "score"} & names  # files from before have score alone
+    return "confidence" in names and not {"log probability", "score"} & names
 
 
 def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, config: CorpusConfig) -> None:

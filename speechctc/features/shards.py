@@ -19,7 +19,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,6 @@ FORMAT = 1
 REMAKE = "run speechctc extract with this config again"
 OTHER_FOLDER = "give data.dir=ANOTHER, or move this folder aside and extract again"
 
-# Keys of `FeatureConfig` that are newer than shards; left out, log mel's shards are the same to the byte as before.
-LATER = ("kind", "ceps", "encoder", "options", "version")
-
 
 @dataclass(frozen=True)
 class Extracted:
@@ -60,7 +57,7 @@ class Extracted:
 class Recipe:
     """What a shard is made from: the feature config, the phone set, and a hash of the recordings and labels.
 
-    A key that the feature config lacks, as one that is newer than the shard, has its default.
+    A key that the feature config lacks has its default.
     """
 
     features: dict[str, Any]
@@ -74,7 +71,7 @@ class Recipe:
 
     def to_json(self) -> dict[str, str]:
         """Return the recipe as strings, for the header of a safetensors file."""
-        features, phones = json.dumps(_written(self.features), sort_keys=True), json.dumps(self.phones)
+        features, phones = json.dumps(self.features, sort_keys=True), json.dumps(self.phones)
         return {"features": features, "phone_set": self.phone_set, "phones": phones, "sources": self.sources}
 
 
@@ -181,7 +178,7 @@ def _map(path: Path) -> tuple[mmap.mmap, dict[str, Tensor]]:
 
 def check_features(shard: Shard, features: dict[str, Any]) -> None:
     """Raise an `InputError` that names the differing keys if the shard was made with another feature config."""
-    made, features = with_version(shard.recipe, features).features, _comparable(features)
+    made, features = shard.recipe.features, _comparable(features)
     differing = sorted(key for key in {*made, *features} if made.get(key) != features.get(key))
     if differing == ["encoder"] and isinstance(made["encoder"], dict):
         keys, both = list(made["encoder"]), (made, features)
@@ -192,24 +189,11 @@ def check_features(shard: Shard, features: dict[str, Any]) -> None:
         raise InputError(f"{shard.path}: made with another config: {changes}", OTHER_FOLDER)
 
 
-def with_version(recipe: Recipe, features: dict[str, Any]) -> Recipe:
-    """Return a recipe with the version of a feature config where its own is not known."""
-    if recipe.features.get("version") is not None:
-        return recipe
-    return replace(recipe, features={**recipe.features, "version": features.get("version")})
-
-
 def _comparable(features: dict[str, Any]) -> dict[str, Any]:
     """Return all keys of a feature config but the folder of its encoder, which is known by its content."""
     filled = with_defaults(FeatureConfig, features)
     inner = filled["encoder"]
     return {**filled, "encoder": {**inner, "folder": None} if isinstance(inner, dict) else inner}
-
-
-def _written(features: dict[str, Any]) -> dict[str, Any]:
-    """Return a feature config without `LATER` keys that have their defaults."""
-    plain = with_defaults(FeatureConfig, {})
-    return {key: value for key, value in features.items() if key not in LATER or value != plain[key]}
 
 
 def read_split(folder: Path, features: dict[str, Any]) -> list[Shard]:

@@ -116,7 +116,7 @@ def draw_curves(runs: Mapping[str, Records], form: str = "png") -> bytes:
     Parameters
     ----------
     runs : mapping of str to sequence of mapping
-        The records of each run, by the name to show. A value that a record lacks, of an earlier version, is left out.
+        The records of each run, by the name to show. A value that a record lacks is left out.
     form : {"png", "svg", "pdf"}
 
     Returns

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from ctypes import POINTER, c_char, c_char_p, c_int, c_long, c_short, c_size_t, c_ubyte, c_uint, c_void_p
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -244,6 +245,11 @@ def _codes(address: int) -> Iterator[str]:
         code = ctypes.string_at(address + 1)
         yield code.decode()
         address += len(code) + 2
+
+
+def is_installed() -> bool:
+    """Return whether the package is there that contains eSpeak NG."""
+    return find_spec("espeakng_loader") is not None
 
 
 def _load() -> tuple[ctypes.CDLL, Path]:

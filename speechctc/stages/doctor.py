@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.audio.sound_file import COPIED_AS_TEXT, channels_differ, open_sound
 from speechctc.config.schema import Config
-from speechctc.core.errors import NEEDS_TORCH, InputError, counted, first_few, plural
+from speechctc.core.errors import InputError, counted, first_few, plural, with_extra
 from speechctc.core.parallel import cores, map_in_threads, threads
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_tables
@@ -382,7 +382,7 @@ def check_machine(device: str = "auto", folders: tuple[Path, ...] = ()) -> Diagn
     if find_spec("torch") is None:
         memory = psutil.virtual_memory().total / 2**30
         processor = f"{cores()} cores, {threads()} threads, {memory:.1f} GiB of memory"
-        found.append(finding("no-torch", severity="note", fix=NEEDS_TORCH))
+        found.append(finding("no-torch", severity="note", fix=with_extra("train")))
         return Diagnosis(tuple(found), {"torch": "not installed: recognition does without", "processor": processor})
     from speechctc.stages import machine  # late: it loads torch
 

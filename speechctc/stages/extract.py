@@ -46,7 +46,6 @@ from speechctc.features.shards import (
     count_phones,
     read_shard,
     shard_path,
-    with_version,
     write_shard,
 )
 from speechctc.phones.inventory import Inventory
@@ -184,7 +183,7 @@ def _refuse_too_large(job: Job, static: NDArray[np.float32], config: Config) -> 
 
 def _is_made(plan: ShardPlan) -> bool:
     shard = attempt(read_shard, plan.path)
-    return isinstance(shard, Shard) and with_version(shard.recipe, plan.recipe.features) == plan.recipe
+    return isinstance(shard, Shard) and shard.recipe == plan.recipe
 
 
 def _drop_stale(wanted: set[Path]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import files
 from speechctc.core.bundled import MODELS
-from speechctc.core.errors import NEEDS_TORCH, InputError
+from speechctc.core.errors import InputError, with_extra
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey
 from speechctc.metrics.per import known_speakers
@@ -55,7 +55,7 @@ class Start:
         None if there is nothing to train on.
     commands : tuple of str
     case : str
-        What start.txt tells apart: ``"config"``, or ``"light"`` where torch is not installed; or why there is none:
+        What start.txt tells apart: ``"config"``, or ``"no torch"`` where torch is not installed; or why there is none:
         ``"unlabelled"``, the labels are ``"words"`` of no known language or ``"drafts"`` of `speechctc decode`, there
         is only ``"test"`` or ``"no dev"``, a table to ``"mend"``, or ``"transcripts"`` that are not read.
     """
@@ -67,7 +67,7 @@ class Start:
 
     def to_text(self) -> str:
         """Return the report."""
-        return render_text("start.txt", vars(self) | {"torch": NEEDS_TORCH}).rstrip()
+        return render_text("start.txt", vars(self) | {"torch": with_extra("train")}).rstrip()
 
 
 def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -> Start:
@@ -115,7 +115,7 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
     )
     description = f"{describe(found)}\n  training begins with the bundled model {begin[0]}: {begin[1]}"
     if find_spec("torch") is None:
-        return Start(description, config, (_evaluation(found.config),), "light")
+        return Start(description, config, (_evaluation(found.config),), "no torch")
     return Start(description, config, commands)
 
 

@@ -218,9 +218,8 @@ class Progress:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Progress:
-        """Undo `to_tensors`; ignore counters that only earlier versions had, and the rate where they lacked it."""
-        saved = {"progress.rate": torch.zeros(()), **tensors}
-        return cls(**{name: type(default)(saved[f"progress.{name}"].item()) for name, default in vars(cls()).items()})
+        """Undo `to_tensors`."""
+        return cls(**{name: type(default)(tensors[f"progress.{name}"].item()) for name, default in vars(cls()).items()})
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from speechctc.training.optimise import Stage
 from speechctc.training.train_step import TrainStep
 
 # Kinds of corpora whose voices are not those of people.
-SYNTHETIC = ("demo", "espeak", "flite")  # of models from before, flite
+SYNTHETIC = ("demo", "espeak")
 
 
 def first_train_step(

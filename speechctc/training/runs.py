@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
-from speechctc.config.load import read_yaml, refuse_removed
+from speechctc.config.load import read_yaml
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, written
@@ -206,7 +206,6 @@ class Run:
         stored = read_yaml(self.config)
         if not isinstance(stored, dict):
             raise InputError(f"{self.config}: not the config of a run", "restore it, or name another folder with --run")
-        refuse_removed(stored, str(self.config))
         return stored
 
     def _stored_record(self) -> dict[str, Any] | None:

@@ -72,7 +72,7 @@ def new_warnings(logged: Sequence[Record], now: Record, net: NetFacts) -> list[A
 def diagnose(epochs: Sequence[Record], net: NetFacts) -> list[Alarm]:
     """Return what is off after the last of these epochs.
 
-    Records of earlier versions, which lack some values, are judged by those that they have.
+    Records that lack some values are judged by those that they have.
     """
     return [found for rule in RULES if epochs and (found := rule(epochs, net)) is not None]
 

@@ -171,8 +171,7 @@ class TrainStep:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Load what `to_tensors` returned."""
         self.optimizer.restore(tensors, "optimizer.")
-        if "norms" in tensors:  # earlier versions did not save them
-            self.norms.totals.copy_(tensors["norms"])
+        self.norms.totals.copy_(tensors["norms"])
         if self.ema is not None:
             self.ema.restore(tensors)
         scale = {name[7:]: value.item() for name, value in tensors.items() if name.startswith("scaler.")}

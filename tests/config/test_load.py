@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from speechctc.config.load import _tell_renamed, find_config, load_config, parse_config
-from speechctc.config.schema import FLITE, KEYS_OF_KIND, KEYS_OF_OWN, NO_RUN, Config, CorpusConfig
+from speechctc.config.load import find_config, load_config, parse_config
+from speechctc.config.schema import KEYS_OF_KIND, KEYS_OF_OWN, NO_RUN, Config, CorpusConfig
 from speechctc.core.errors import InputError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -47,7 +47,6 @@ def test_overrides_are_read_as_yaml_and_laid_in_order() -> None:
         ("model.kernel=[2, 5]", "odd"),
         ("features.high_hz=9000", "8000 Hz"),
         ("corpus.kind=disk", "'demo' or 'espeak'"),
-        ("corpus.kind=flite", "flite was removed; corpus.kind=espeak"),
         ("train.epochs", "key=value"),
         ("model.convs=[1,", "not YAML"),
         ("features.window_ms=0.1", "window_ms 0.1 must be at least 1 ms"),
@@ -102,50 +101,6 @@ def test_a_config_is_laid_over_its_base(tmp_path: Path) -> None:
     assert config.train.finetune.lr == paper.train.finetune.lr
     assert (config.model.convs, config.model.dense) == ((4, 4), paper.model.dense)
     assert config.run == Path("runs/second")  # its own, and not its base's
-
-
-def test_a_key_under_its_old_name_is_read_in_every_layer_and_told_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "old.yaml").write_text("base: demo\nfeatures: {center_ms: [900, 800]}")
-    (tmp_path / "new.yaml").write_text("base: old.yaml\nfeatures: {cmn_window_ms: [700, 600]}")
-    (tmp_path / "again.yaml").write_text("base: new.yaml\nfeatures: {center_ms: [500, 400]}")
-    _tell_renamed.cache_clear()
-    windows = [load_config(tmp_path / f"{name}.yaml").features.cmn_window_ms for name in ("old", "new", "again")]
-    assert windows == [(900, 800), (700, 600), (500, 400)]
-    assert load_config(tmp_path / "new.yaml", ["features.center_ms=null"]).features.cmn_window_ms is None
-    assert [each.getMessage() for each in caplog.records] == [
-        "features.center_ms is called features.cmn_window_ms now; the old name is read, too"
-    ]
-    both = {"center_ms": None, "cmn_window_ms": [1, 1]}
-    with pytest.raises(InputError, match=r"no key 'features\.center_ms'"):
-        parse_config({"corpus": {"kind": "demo"}, "features": both}, "here")
-
-
-@pytest.mark.parametrize(
-    ("key", "off", "used", "instead"),
-    [
-        ("train.inter_ctc", "0.0", "0.3", "leave it out"),
-        ("train.keep_best", "1", "5", "best/ is the epoch"),
-        ("train.average_best", "false", "true", "train.ema"),
-        ("train.tensorboard", "false", "true", "metrics.jsonl"),
-        ("data.unlabelled", "null", "more", "speechctc decode"),
-        ("corpus.flite", str(FLITE).replace("None", "null"), "{seed: 1}", "espeak"),
-    ],
-)
-def test_a_key_of_earlier_versions_is_refused_with_what_replaces_it_where_it_did_something(
-    tmp_path: Path, key: str, off: str, used: str, instead: str
-) -> None:
-    section, name = key.split(".")
-    for place, value in (("off", off), ("used", used)):
-        (tmp_path / f"{place}.yaml").write_text(f"base: demo\nrun: runs/demo\n{section}: {{{name}: {value}}}")
-    assert load_config(tmp_path / "off.yaml", [f"{key}={off}"]) == load_config("demo")
-    for source, settings in ((tmp_path / "used.yaml", []), ("demo", [f"{key}={used}"]), ("demo", [f"{key}.a={used}"])):
-        with pytest.raises(InputError, match=rf"the key '{key}' was removed; .*{instead}"):
-            load_config(source, settings)
-    old: dict[str, dict[str, str]] = {"corpus": {"kind": "demo"}, "features": {"code": "f00d"}}
-    old.setdefault(section, {})[name] = used
-    assert parse_config(old, "a model") == Config(corpus=CorpusConfig(kind="demo"))
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,15 @@ def test_notes_and_warnings_are_lines_and_do_not_reach_the_terminal_raw(say: str
     assert [line.removeprefix("warning: ") for line in said.splitlines()] == [f"{SHOWN} [bold]", "and another"]
 
 
-@pytest.mark.parametrize(("installed", "words"), [("light", "./light"), ("light full", "."), ("full", "."), ("", ".")])
-def test_an_extra_is_that_of_the_distribution_which_is_installed(
-    installed: str, words: str, here: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("installed", "name"), [("clone", "."), ("index", "speechctc"), ("", ".")])
+def test_an_extra_is_that_of_a_clone_unless_the_package_came_from_an_index(
+    installed: str, name: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {"light": "speechctc-light", "full": "speechctc"}
-    for name in (names[each] for each in installed.split()):
-        about = here / f"{name.replace('-', '_')}-0.1.0.dist-info" / "METADATA"
-        about.parent.mkdir()
-        about.write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: 0.1.0\nProvides-Extra: words\n")
+    about = here / "speechctc-0.1.0.dist-info"
+    if installed:
+        about.mkdir()
+        (about / "METADATA").write_text("Metadata-Version: 2.4\nName: speechctc\nVersion: 0.1.0\n")
+    if installed == "clone":  # what pip writes of a folder, and of no index
+        (about / "direct_url.json").write_text('{"dir_info": {}, "url": "file:///there"}')
     monkeypatch.setattr(sys, "path", [str(here)])
-    assert with_extra("words") == f"pip install '{words}[words]'" and with_extra("onnx") == "pip install '.[onnx]'"
+    assert with_extra("words") == f"pip install '{name}[words]'"

@@ -38,7 +38,6 @@ APPENDED: list[tuple[str, list[str]]] = [
 REPLACED = {
     "/path/to/TIMIT": "timit",
     "FOLDER": "recordings",
-    "decode talk.wav": "decode a.wav",
     "'[a.tsv, b.tsv]'": "'[train.tsv]'",
 }
 # Commands that are refused because a person changed a result before: the document, the command, and which time.

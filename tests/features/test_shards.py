@@ -120,17 +120,17 @@ def test_a_missing_shard_and_an_empty_folder_are_named(tmp_path: Path) -> None:
         read_split(tmp_path, RECIPE.features)
 
 
-def test_features_from_before_a_key_or_its_name_are_those_of_its_default(tmp_path: Path) -> None:
-    older = {key: value for key, value in RECIPE.features.items() if key not in ("preemphasis", "cmn_window_ms")}
-    older["center_ms"] = RECIPE.features["cmn_window_ms"]
+def test_features_without_a_key_are_those_of_its_default(tmp_path: Path) -> None:
+    fewer = {key: value for key, value in RECIPE.features.items() if key != "preemphasis"}
     path = shard_path(tmp_path, 0, 1)
     write(path, utterance("u", 20, (1,)))
     tensors = load_file(path)
     with safe_open(path, framework="pt") as file:
         header = file.metadata()
-    save_tensors(path, tensors, {**header, "features": json.dumps(older)})
+    save_tensors(path, tensors, {**header, "features": json.dumps(fewer)})
     (shard,) = read_split(tmp_path, RECIPE.features)
     assert shard.recipe == RECIPE
-    assert read_split(tmp_path, {**RECIPE.features, "version": "2"})  # a kind of one's own, before kinds had versions
+    with pytest.raises(InputError, match=r"features\.version=None \(now 2\)"):
+        read_split(tmp_path, {**RECIPE.features, "version": "2"})
     with pytest.raises(InputError, match=r"features\.preemphasis=0\.97 \(now 0\.5\)"):
         read_split(tmp_path, {**RECIPE.features, "preemphasis": 0.5})

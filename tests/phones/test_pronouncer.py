@@ -240,3 +240,16 @@ def test_phones_are_divided_by_the_readings_of_the_words() -> None:
     assert divide("abxcd", ["ab", "", "cd"]) == [("a", "b"), (), ("x", "c", "d")]
     assert divide("kn", ["kan", "n"]) == [("k",), ("n",)]
     assert divide("", ["a", "b"]) == [(), ()]
+
+
+@pytest.mark.parametrize("language", ["en", "en-us"])
+def test_without_espeak_the_cmu_dictionary_reads_american_english_and_says_so(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speechctc.phones.pronouncer.is_installed", lambda: False)
+    reader = Pronouncer(None, language)
+    (word,) = reader.read("Thistle")
+    assert word.pronunciations[0] == ("th", "ih", "s", "ah", "l")  # as the dictionary has it
+    assert any("pip install" in note and "CMU dictionary" in note for note in reader.notes())
+    british = Pronouncer(None, "en-gb")  # whose voice alone will do
+    assert not any("CMU dictionary" in note for note in british.notes())

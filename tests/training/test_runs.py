@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file, save_file
 
 from speechctc.config.load import load_config
@@ -110,22 +108,6 @@ def refused(config: Path, run: Path, here: Path, name: str, content: bytes, said
     with pytest.raises(InputError, match=said):
         train_net(load_config(config, ["run=copy", "train.epochs=2"]), True, Recorder())
     assert {path: path.read_bytes() for path in sorted((here / "copy").rglob("*")) if path.is_file()} == before
-
-
-def test_a_run_of_an_earlier_version_goes_on_unless_a_key_that_is_gone_did_something(
-    extracted: Path, trained: Path, here: Path
-) -> None:
-    shutil.copytree(trained, here / "copy")
-    about = json.loads(Path("copy/last/checkpoint.json").read_text())
-    for value in ("more", None):
-        about["config"]["data"]["unlabelled"] = value
-        Path("copy/config.yaml").write_text(yaml.safe_dump(about["config"]))
-        Path("copy/last/checkpoint.json").write_text(json.dumps(about))
-        if value:
-            config = load_config(extracted, ["run=copy", "train.epochs=2"])
-            with pytest.raises(InputError, match=r"config\.yaml: the key 'data\.unlabelled' was removed; leave it out"):
-                train_net(config, True, Recorder())
-    run_once(extracted, Path("copy"), "train.epochs=2", resume=True)
 
 
 def test_what_a_person_put_in_place_of_the_link_to_the_latest_run_stays(here: Path) -> None:
