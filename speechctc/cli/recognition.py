@@ -169,12 +169,12 @@ class Transcribed(Recordings):
         'The phones of a single recording: "sh iy hh ae d".')] = None
     transcripts: Annotated[Path | None, Option(metavar="PLACE", help=
         "The phones: a table with the columns id, audio and phones; a folder of files named like the recordings; or "
-        "the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt, .TextGrid "
-        "or .eaf, in this order.")] = None
+        "the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt, .TextGrid, "
+        ".eaf or .ctm, in this order.")] = None
     words: Annotated[Path | None, Option(metavar="PLACE", help=
-        "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid, .eaf or .WRD; a folder of "
-        "such files named like the recordings; or a table with the columns id, audio and words. Needs --language or "
-        "--dictionary.")] = None
+        "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid, .eaf, .WRD, .srt or .vtt; .ctm "
+        "or .stm, also of many; a folder of such files named like the recordings; or a table with the columns id, "
+        "audio and words. Needs --language or --dictionary.")] = None
     language: opt.WordLanguage = None
     dictionary: opt.Dictionary = None
     tier: Annotated[str | None, Option(metavar="NAME", help=

@@ -24,6 +24,7 @@ KEYS_OF_KIND = {
     "table": ("root", "channel", "tables", *_LABELS),
     "textgrid": _TIERS,
     "elan": _TIERS,
+    "labels": _TIERS,
     "demo": ("root", "phones", "channel", "demo"),
     "espeak": ("root", "phones", "channel", "language", "espeak"),
 }
@@ -96,7 +97,7 @@ class EspeakConfig(Section):
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak"] | str
+    kind: Literal["timit", "table", "textgrid", "elan", "labels", "demo", "espeak"] | str
     """how the corpus is laid out on disk; or the name of a reader of one's own"""
     root: Path | None = None
     """folder of the corpus; for tables, the folder that audio paths are relative to"""

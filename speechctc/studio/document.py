@@ -26,7 +26,16 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval, Tier, in_order, long_text, read_tiers, textgrid_text, tier_key
+from speechctc.audio.annotations import (
+    Interval,
+    Tier,
+    in_order,
+    long_text,
+    read_tiers,
+    shifted,
+    textgrid_text,
+    tier_key,
+)
 from speechctc.audio.recordings import Siblings
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
@@ -88,8 +97,12 @@ class Document:
 
     def _load(self, siblings: Siblings | None = None) -> None:
         named_after = self.recording.with_name(f"{self.recording.name}.TextGrid")
-        found = None if self._own_name else (siblings or Siblings()).find(self.recording, [".textgrid"])
+        siblings = siblings or Siblings()
+        found = None if self._own_name else siblings.find(self.recording, [".textgrid"])
         self.grid_path = named_after if self._own_name else found or self.recording.with_suffix(".TextGrid")
+        if self._own_name and (other := siblings.recording_of(named_after)) not in (self.recording, None):
+            what = f"{self.recording}: its labels would be in {named_after.name}, which is that of {other.name}"
+            raise InputError(what, "rename one of the recordings")
         self.journal = Journal(self.recording.with_name(self.recording.name + journal.ENDING))
         self.note = ""
         self._history = History()
@@ -118,7 +131,8 @@ class Document:
         self.grid = Grid()
         if not (found := digest(self.grid_path)):
             return
-        self.grid = read_grid(self.grid_path)
+        self.grid = read_grid(self.grid_path, self.seconds)
+        self.note = self.grid.note
         if self.grid.phones and self.grid.phones[-1].end > self.seconds + 0.05:
             what = f"labels up to {self.grid.phones[-1].end:.2f} s for a recording of {self.seconds:.2f} s"
             raise InputError(f"{self.grid_path}: {what}", "check that they belong together")
@@ -128,7 +142,8 @@ class Document:
         is_changed, what = bool(written.changed([self.grid_path])), journal.READ
         if self.revision:
             how = "is not as the studio left it: it was restored, or changed by another program"
-            self.note = f"{self.grid_path.name} {how}. Its labels are shown; undo brings yours"
+            changed = f"{self.grid_path.name} {how}. Its labels are shown; undo brings yours"
+            self.note = "; ".join(filter(None, (changed, self.note)))
             what = what if is_changed else journal.RECOGNISED
         is_own = found in history.wrote
         phones = history.as_checked(self.grid.phones) if is_own else self.grid.phones
@@ -340,28 +355,36 @@ class Grid:
         All tiers in the order of the file; those that are written anew have no entries here.
     own : dict of int to int
         The places in `tiers` of those: of the phones (0), their confidences (-1), and their alternatives by rank.
+    origin : float
+        Time in the file, and in `tiers`, at which the recording begins, s.
+    note : str
+        What the user should know about how the file was read, or ``""``.
     """
 
     name: str = PHONES
     phones: list[Phone] = field(default_factory=list)
     tiers: list[Tier] = field(default_factory=lambda: [Tier(PHONES, False, []), Tier(CONFIDENCE, False, [])])
     own: dict[int, int] = field(default_factory=lambda: {0: 0, 1: -1})
+    origin: float = 0.0
+    note: str = ""
 
     @property
     def others(self) -> list[Tier]:
-        """Return the tiers that are kept as they are."""
-        return [tier for place, tier in enumerate(self.tiers) if place not in self.own]
+        """Return the tiers that are kept as they are, their times those in the recording."""
+        return [shifted(tier, -self.origin) for place, tier in enumerate(self.tiers) if place not in self.own]
 
     def text(self, seconds: float, phones: Sequence[Phone]) -> str:
-        """Return the TextGrid with these phones, in Praat's long text format."""
-        ends = [entry.end for tier in self.others for entry in tier.entries]
-        end = max([seconds, *ends, *(phone.end for phone in phones[-1:])])
-        new = {place: [_own_entry(what, phone) for phone in phones] for place, what in self.own.items()}
-        return long_text(end, [tier._replace(entries=new.get(k, tier.entries)) for k, tier in enumerate(self.tiers)])
+        """Return the TextGrid with these phones, in Praat's long text format; it begins where it did."""
+        origin = self.origin
+        ends = [entry.end for tier in self.tiers for entry in tier.entries]
+        end = max([_moved(seconds, origin), *ends, *(_moved(phone.end, origin) for phone in phones[-1:])])
+        new = {place: [_own_entry(what, phone, origin) for phone in phones] for place, what in self.own.items()}
+        tiers = [tier._replace(entries=new.get(k, tier.entries)) for k, tier in enumerate(self.tiers)]
+        return long_text(end, tiers, origin)
 
 
-def read_grid(path: Path) -> Grid:
-    """Read a TextGrid.
+def read_grid(path: Path, seconds: float) -> Grid:
+    """Read the TextGrid of a recording of a length.
 
     The phones are in the tier ``phones``, or in the one whose labels look like phones; else there is a new tier.
 
@@ -370,7 +393,8 @@ def read_grid(path: Path) -> Grid:
     InputError
         It cannot be read, or its phones overlap.
     """
-    tiers = list(read_tiers(path).tiers)
+    read = read_tiers(path)
+    tiers, origin = list(read.tiers), read.begins_at(seconds)
     place = _place_of_phones(tiers, path)
     phones = [_phone(each) for each in in_order(tiers[place], path).entries if each.end - each.start > _TOLERANCE]
     spans = {_key(phone.start): phone.end for phone in phones}
@@ -384,8 +408,12 @@ def read_grid(path: Path) -> Grid:
     }
     alternatives = [entries[rank] for rank in sorted(rank for rank in entries if rank > 0)]
     phones = [_with_model(phone, entries.get(-1, {}), alternatives) for phone in phones]
+    if origin:
+        times = [_phone(Interval(each.start - origin, each.end - origin, "")) for each in phones]
+        phones = [each._replace(start=at.start, end=at.end) for each, at in zip(phones, times, strict=True)]
+    note = "; ".join(filter(None, (read.note, read.domain_note(path, seconds))))
     kept = [tier._replace(entries=[]) if k in own else tier for k, tier in enumerate(tiers)]
-    return Grid(tiers[place].name, phones, kept, own)
+    return Grid(tiers[place].name, phones, kept, own, origin, note)
 
 
 def _place_of_phones(tiers: list[Tier], path: Path) -> int:
@@ -445,14 +473,18 @@ def keep_copy(path: Path) -> Path:
     raise AssertionError("the names have no end")
 
 
-def _own_entry(what: int, phone: Phone) -> Interval:
-    """Return the entry of a phone in a tier that is written from the phones; see `Grid.own`."""
+def _own_entry(what: int, phone: Phone, origin: float) -> Interval:
+    """Return the entry of a phone in a tier that is written from the phones; see `Grid.own` and `Grid.origin`."""
     label = "" if what else phone.label
     if what < 0 and phone.confidence is not None:
         label = f"{phone.confidence:.2f}"
     elif 0 < what <= len(phone.alternatives):
         label = "{} {:.2f}".format(*phone.alternatives[what - 1])
-    return Interval(phone.start, phone.end, label)
+    return Interval(_moved(phone.start, origin), _moved(phone.end, origin), label)
+
+
+def _moved(time: float, origin: float) -> float:
+    return round(time + origin, 6) if origin else time
 
 
 def _phone(entry: Interval) -> Phone:
