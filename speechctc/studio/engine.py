@@ -391,8 +391,10 @@ class Recognitions:
                 raise InputError("the recording was replaced while it was recognised", "recognise it again")
             self._done(name, result)
             self.note = result.note
-        except (InputError, OSError, Conflict) as error:
-            self.problems[name] = str(error) or "its labels were changed meanwhile"
+        except Conflict:
+            self.problems[name] = "its labels were changed meanwhile"
+        except Exception as error:  # in a thread, where nobody hears of it: whatever it is, the page says it
+            self.problems[name] = str(error) if isinstance(error, InputError | OSError) else f"it failed: {error!r:.300}"
         finally:
             del self._waiting[name]
 

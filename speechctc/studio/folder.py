@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio.recordings import Siblings, find_recordings, left_out
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, of_disk
 from speechctc.inference.result import Recognition
 from speechctc.pages.timeline import SpectrogramSettings
 from speechctc.studio.document import Conflict, Document
@@ -192,6 +192,10 @@ class Folder:
             self._write(name, document)  # what an interruption left
         except InputError as error:
             self._rows[name] = {"state": "unreadable", "problem": str(error)}
+        except OSError as error:
+            self._rows[name] = {"state": "unreadable", "problem": str(of_disk(error))}
+        except Exception as error:  # in a thread, as in `_write`
+            self._rows[name] = {"state": "unreadable", "problem": f"{type(error).__name__}: {error}"}
 
     def _row(self, document: Document) -> dict[str, Any]:
         phones = list(document.phones)

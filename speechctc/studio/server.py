@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
 from speechctc.core.bundled import bundled_folder
-from speechctc.core.errors import InputError, of_disk, plural
+from speechctc.core.errors import InputError, of_disk, plural, printable, shortened
 from speechctc.inference.formats import WRITERS, RecordingName
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -92,6 +92,10 @@ def guarded(answer: Callable[..., Any], takes_samples: bool = False) -> Answer:
             return _line("the model has not answered in time; try again", 503)
         except OSError as error:
             return _line(str(of_disk(error)), 507)
+        except HTTPException:
+            raise
+        except Exception as error:  # whatever it is, the page goes on, and shows what else there is
+            return _line(f"the studio failed at this ({type(error).__name__}: {error}); please report it", 500)
 
     return answered
 
@@ -130,7 +134,7 @@ class _Json(JSONResponse):
 
 
 def _line(text: str, status: int) -> JSONResponse:
-    return _Json({"error": text}, status)
+    return _Json({"error": shortened(printable(text))}, status)
 
 
 class Routes:
@@ -311,7 +315,7 @@ def serve(
     InputError
         There are no recordings, no such model, the port is in use, or the extra ``studio`` is not installed.
     """
-    import uvicorn  # late: loading what it stands on takes a moment
+    from speechctc.studio.connections import run  # late: loading what it stands on takes a moment
 
     folder, opened = _folder(place, at)
     if model is not None and not model.exists() and bundled_folder(model) is None:
@@ -335,9 +339,8 @@ def serve(
         say("the address is for you alone: whoever has it can read and change the labels; Ctrl-C ends the studio")
         if browser:
             open_privately(address, opened_files)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3)
         with suppress(KeyboardInterrupt):  # the way to end the studio
-            uvicorn.Server(config).run(sockets=[listening])
+            run(app, listening)
     finally:
         opened_files.close()
         studio.close()
@@ -374,7 +377,8 @@ def listen(port: int) -> socket.socket:
         The port is in use, or may not be used.
     """
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Windows lets any program share a port that was opened for reuse: there, the other option keeps it for this one.
+    listening.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
     try:
         listening.bind((HOST, port))
         listening.listen(128)
@@ -432,7 +436,8 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        app: ASGIApp = PlainTextResponse(problem, 403) if problem else self.app
+        # who is refused keeps no connection
+        app: ASGIApp = PlainTextResponse(problem, 403, {"Connection": "close"}) if problem else self.app
         if scope["path"] == SIGN and not problem:
             app = PlainTextResponse(self._sign(request.query_params.get("address", "")))
         await app(scope, receive, send_guarded)
