@@ -40,7 +40,8 @@ from speechctc.inference.segmenter import Segment
 from speechctc.studio import sound as tiles
 from speechctc.studio.document import Conflict, Document
 from speechctc.studio.folder import NoSuchRecording, readable
-from speechctc.studio.studio import Microphone, Studio, recover
+from speechctc.studio.microphone import Microphone, recover
+from speechctc.studio.studio import Studio
 
 if TYPE_CHECKING:
     from speechctc.inference.restriction import RequestedPhones
@@ -161,8 +162,8 @@ class Routes:
             "model": lambda request, body: studio.choose_model(int(_number(body.get("round")))),
             "ngram": lambda request, body: studio.use_ngram(body.get("on") is True),
             "microphone/start": lambda request, body: microphone.start(int(_number(body.get("rate")))),
-            "microphone/block": lambda request, body: microphone.block(body),
-            "microphone/stop": lambda request, body: microphone.stop(),
+            "microphone/block": lambda request, body: microphone.block(body, _name(request), _place(request)),
+            "microphone/stop": lambda request, body: microphone.stop(_name(request)),
         }
 
     def audio(self, request: Request) -> Response:
@@ -200,6 +201,11 @@ class Routes:
 
 def _name(request: Request) -> str:
     return request.query_params.get("recording", "")
+
+
+def _place(request: Request) -> int | None:
+    """Return the number of a sample that a request gives, if it gives one."""
+    return int(_asked(request, "at")) if "at" in request.query_params else None
 
 
 def _asked(request: Request, key: str) -> float:
@@ -331,7 +337,8 @@ def serve(
         for note in studio.folder.notes:
             say(note)
         number = int(listening.getsockname()[1])
-        app = Guard(build_app(studio, Microphone(studio)), number)
+        microphone = Microphone(studio)
+        app = Guard(build_app(studio, microphone), number)
         address = f"http://{HOST}:{number}/?token={app.token}{fragment(opened, at)}"
         recordings = plural(len(studio.folder.recordings), "recording")
         show(f"{folder}: {recordings}; corrections are saved at once. Open in a browser:")
@@ -341,6 +348,8 @@ def serve(
             open_privately(address, opened_files)
         with suppress(KeyboardInterrupt):  # the way to end the studio
             run(app, listening)
+        if (made := microphone.close()) is not None:
+            say(f"kept {made}, which was being recorded")
     finally:
         opened_files.close()
         studio.close()
