@@ -17,6 +17,7 @@ from typing import Any
 MAX_HALF = 900  # characters of each half of a message
 TORCH = "'torch>=2.11,<2.15' 'torchaudio==2.11.*'"  # that work together
 NEEDS_TORCH = f"pip install . in a clone of speechctc, or pip install {TORCH} beside what there is"
+FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)  # a disk has no space
 _END = 300  # of them are the last of a longer one
 
 
@@ -97,7 +98,7 @@ def of_disk(error: OSError) -> InputError:
 
 def advice_on(error: OSError) -> str:
     """Return what to do about an error of the file system."""
-    if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", None), errno.EFBIG):
+    if error.errno in FULL:
         return "free space, or write to another disk"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "allow it (the permissions of the file and of its folder), or name another place"

@@ -1,11 +1,13 @@
 """Writes files and folders completely or not at all, by drafts that are renamed; reads folders that others replace.
 
 New content is written under another name, flushed to the disk, and renamed in one
-step. A process that is killed at any moment leaves either the old or the new version.
+step. A process that is killed at any moment leaves either the old or the new version. After the new name nothing fails:
+what could not be done is logged, as the file is saved.
 
-Drafts: files and folders with random, marked names until they are complete and renamed. A draft that has not changed
-for a day was abandoned, and the next process that writes into the same folder removes it. Files whose names are not
-marked as drafts are never changed.
+Drafts: files and folders with random, marked names until they are complete and renamed. A process holds a lock on each
+of its drafts. One that nobody holds and that has not changed for a day was abandoned, and the next process that writes
+into the same folder removes it; where there are no locks, its age alone tells. Files whose names are not marked as
+drafts are never changed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -20,26 +23,34 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from speechctc.core.errors import InputError, as_utf8, printable
+
 if TYPE_CHECKING:
     from zipfile import ZipInfo
 
 Read = TypeVar("Read")
 
+LOGGER = logging.getLogger("speechctc")
+
 TRIES = 10  # attempts to read a folder that another process replaces
 MIN_FILES_TO_SYNC = 64  # from this many files on, one flush of all disks is faster than one for each file
+_NO_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _MASK = os.umask(0o077)  # it can only be read by setting it
 os.umask(_MASK)
 
 # The name of a draft, and of what a folder was before it was replaced.
 DRAFT = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 TIMEOUT = 86400.0  # seconds without a change after which a draft is removed
+
+# What a file system answers that cannot flush, or has no locks.
+_UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 _tidied: set[Path] = set()
 
@@ -51,23 +62,24 @@ if sys.platform == "win32":
     _PLACE = 2**31 - 2
 
     def try_lock(handle: int) -> bool | None:
-        """Lock an open file; return False if another process holds it."""
+        """Lock an open file; return False if another process holds it, None if the system has no locks."""
         return _at_place(handle, msvcrt.LK_NBLCK)
 
-    def _wait_for(handle: int) -> None:
-        while not try_lock(handle):
+    def _wait_for(handle: int) -> bool:
+        while (is_held := try_lock(handle)) is False:
             time.sleep(0.01)  # Windows gives no lock that is waited for longer than ten seconds
+        return bool(is_held)
 
     def _unlock(handle: int) -> None:
         _at_place(handle, msvcrt.LK_UNLCK)
 
-    def _at_place(handle: int, mode: int) -> bool:
+    def _at_place(handle: int, mode: int) -> bool | None:
         before = os.lseek(handle, 0, os.SEEK_CUR)
         os.lseek(handle, _PLACE, os.SEEK_SET)
         try:
             msvcrt.locking(handle, mode, 1)
-        except OSError:
-            return False
+        except OSError as error:
+            return False if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK) else None
         finally:
             os.lseek(handle, before, os.SEEK_SET)
         return True
@@ -85,8 +97,12 @@ else:
             return None
         return True
 
-    def _wait_for(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    def _wait_for(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            return False
+        return True
 
     def _unlock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_UN)
@@ -105,16 +121,125 @@ def write_file(path: Path, write: Callable[[Path], object]) -> None:
     if is_special(path):
         write(path)
         return
-    with draft_file(path) as draft:
+    with draft_file(path) as draft, named(path):
         write(draft)
         put_in_place(draft, path)
 
 
 def put_in_place(draft: Path, path: Path) -> None:
     """Rename a draft to its final name, in one step."""
-    _commit(draft)
+    with named(path):
+        commit(draft)
+        os.replace(draft, path)
+    with saved(path):
+        flush(path.parent)
+
+
+def put_if_known(draft: Path, path: Path, is_known: Callable[[Path], bool]) -> bool:
+    """Rename a draft that was committed, unless what has its name is of another: return whether it was renamed.
+
+    What is displaced is kept until `is_known`, which gets its path, said that it may go; else it has its name again.
+    Nothing is lost that another program saves meanwhile, where the file system can exchange two names, or where that
+    program writes into the file and there are hard links. Elsewhere a moment remains in which it is.
+    """
+    displaced = _displace(draft, path)
+    if displaced is None or _is_known(displaced, is_known):
+        if displaced not in (None, draft):
+            _remove(displaced)
+        with saved(path):
+            flush(path.parent)
+        return True
+    if displaced != draft:
+        os.link(path, draft)
+        os.replace(displaced, path)
+    elif not _exchange(draft, path):
+        raise OSError(errno.EIO, f"another program saved this file, and its content is in {draft.name}", str(path))
+    return False
+
+
+def _is_known(displaced: Path, is_known: Callable[[Path], bool]) -> bool:
+    try:
+        return is_known(displaced)
+    except OSError:
+        return False
+
+
+def _displace(draft: Path, path: Path) -> Path | None:
+    """Rename a draft to `path`, and return where that is which had the name; None if there was nothing, or it is lost.
+
+    After an exchange, it has the draft's name.
+    """
+    for _ in range(TRIES):
+        if _exchange(draft, path):
+            return draft
+        if os.path.lexists(path):
+            break
+        try:
+            os.link(draft, path)  # which does not replace what another program makes meanwhile
+            return None
+        except FileExistsError:
+            continue
+        except OSError:
+            break
+    aside = draft_name(path, "partial")
+    try:
+        os.link(path, aside)
+    except OSError:  # no links, or nothing there
+        os.replace(draft, path)
+        return None
     os.replace(draft, path)
-    flush(path.parent)
+    return aside
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two files in one step; return whether the system could."""
+    swap = _exchanger()
+    return swap is not None and swap(os.fsencode(one), os.fsencode(other)) == 0
+
+
+@cache
+def _exchanger() -> Callable[[bytes, bytes], int] | None:
+    """Return the function of Linux or macOS that exchanges two names; None on other systems."""
+    import ctypes
+
+    try:
+        library = ctypes.CDLL(None)
+        if sys.platform == "darwin":
+            rename = library.renamex_np
+            return lambda one, other: int(rename(one, other, 2))  # RENAME_SWAP
+        rename = library.renameat2
+        return lambda one, other: int(rename(-100, one, -100, other, 2))  # AT_FDCWD, RENAME_EXCHANGE
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+@contextmanager
+def saved(path: Path) -> Iterator[None]:
+    """Log what fails after a file has its new name: it is saved, and whoever wrote it must not believe otherwise."""
+    try:
+        yield
+    except OSError as error:
+        _log(f"{path}: saved, but a power failure may still lose it: {error.strerror} ({error.filename or path})")
+    except InputError as error:
+        _log(f"{path}: saved, but {error}")
+
+
+@cache  # once for each
+def _log(text: str) -> None:
+    LOGGER.warning("%s", printable(as_utf8(text)))
+
+
+@contextmanager
+def named(path: Path, numbers: Sequence[int] = ()) -> Iterator[None]:
+    """Let errors of the disk, or those of some numbers, name the file that is written, not a draft of it or nothing."""
+    try:
+        yield
+    except OSError as error:
+        name = error.filename2 or error.filename
+        is_draft = isinstance(name, str | bytes) and DRAFT.fullmatch(os.path.basename(os.fsdecode(name)))
+        if (name is None or is_draft) and error.errno is not None and (not numbers or error.errno in numbers):
+            error.filename = str(path)
+        raise
 
 
 def write_text(path: Path, text: str) -> None:
@@ -165,9 +290,15 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
         previous = draft_name(path, "previous")
         with suppress(FileNotFoundError):
             os.rename(path, previous)
-        os.rename(draft, path)
-        _remove(previous)
-        flush(path.parent)
+        try:
+            os.rename(draft, path)
+        except OSError:
+            with suppress(OSError):
+                os.rename(previous, path)
+            raise
+        with saved(path):
+            _remove(previous)
+            flush(path.parent)
 
 
 def read_folder(path: Path, read: Callable[[Path], Read]) -> Read:
@@ -295,26 +426,46 @@ def _commit_all(folder: Path) -> None:
     paths = [Path(place, name) for place, _, names in os.walk(folder, topdown=False) for name in (*names, "")]
     together = len(paths) > MIN_FILES_TO_SYNC and sys.platform != "win32"  # Windows has no os.sync
     for path in paths:
-        _commit(path, at_once=not together)
+        commit(path, at_once=not together)
     if sys.platform != "win32" and together:
         os.sync()
 
 
-def _commit(path: Path, at_once: bool = True) -> None:
-    """Set the mode of new files or folders (safetensors sets another one), and flush to the disk."""
-    path.chmod((0o777 if path.is_dir() else 0o666) & ~_MASK)
+def commit(path: Path, at_once: bool = True) -> None:
+    """Set the mode of new files or folders (safetensors sets another one), and flush to the disk.
+
+    A mode that the file system refuses to set, as some mounts do, is left as it is.
+    """
+    with suppress(OSError):
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~_MASK)
     if at_once:
         flush(path)
 
 
 def flush(path: Path) -> None:
-    """Wait until a file or folder is on the disk; Windows flushes what is open for writing, and no folder."""
+    """Wait until a file or folder is on the disk; Windows flushes what is open for writing, and no folder.
+
+    A file system that cannot flush it, and a folder that may be written to but not read, are no errors.
+
+    Raises
+    ------
+    OSError
+        From the disk; it names the file.
+    """
     is_folder = path.is_dir()
     if is_folder and sys.platform == "win32":
         return
-    handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    try:
+        handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    except PermissionError:
+        if is_folder:
+            return
+        raise
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _UNKNOWN:
+            raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         os.close(handle)
 
@@ -323,41 +474,67 @@ def flush(path: Path) -> None:
 def draft_file(path: Path) -> Iterator[Path]:
     """Create an empty file in the folder of `path`; it is removed at the end if it still exists."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL  # this neither follows a link nor opens an existing file
-    with _draft(path) as draft:
-        os.close(os.open(draft, flags | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    with _draft(path, lambda draft: os.open(draft, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)) as draft:
         yield draft
 
 
 @contextmanager
 def draft_folder(path: Path) -> Iterator[Path]:
     """Create an empty folder in the folder of `path`; it is removed at the end if it still exists."""
-    with _draft(path) as draft:
-        draft.mkdir(mode=0o700)
+    with _draft(path, _make_folder) as draft:
         yield draft
 
 
+def _make_folder(draft: Path) -> int | None:
+    draft.mkdir(mode=0o700)
+    return None if sys.platform == "win32" else os.open(draft, os.O_RDONLY)
+
+
 @contextmanager
-def _draft(path: Path) -> Iterator[Path]:
+def _draft(path: Path, make: Callable[[Path], int | None]) -> Iterator[Path]:
+    """Make a draft, and hold its lock meanwhile: Windows, which renames nothing that is open, gives none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent.absolute() not in _tidied:  # once in a process, as it lists the folder
         _tidied.add(path.parent.absolute())
         tidy(path.parent, TIMEOUT)
-    draft = draft_name(path, "partial")
+    draft, handle = draft_name(path, "partial"), None
     try:
+        handle = make(draft)
+        if handle is not None and sys.platform == "win32":
+            os.close(handle)
+            handle = None
+        elif handle is not None:
+            try_lock(handle)
         yield draft
     finally:
+        if handle is not None:
+            os.close(handle)
         _remove(draft)
 
 
 def tidy(folder: Path, patience: float = 0.0) -> None:
-    """Remove the drafts in a folder that have not changed for `patience` seconds.
+    """Remove the drafts in a folder that no process holds and that have not changed for `patience` seconds.
 
-    Times in the future, after a clock was set back, count as long past.
+    Times in the future, after a clock was set back, count as long past. What cannot be opened may be held, and stays.
     """
     for entry in list(folder.iterdir()) if folder.is_dir() else []:
         named = DRAFT.fullmatch(entry.name)
-        if named and named[1] == "partial" and abs(time.time() - _changed(entry)) >= patience:
+        if named and named[1] == "partial" and abs(time.time() - _changed(entry)) >= patience and not _is_held(entry):
             _remove(entry)
+
+
+def _is_held(draft: Path) -> bool:
+    """Return whether a process holds a draft, or may: it cannot be opened. Without locks, none is known to."""
+    if sys.platform == "win32" or draft.is_symlink():  # no draft of ours
+        return False
+    try:
+        handle = os.open(draft, os.O_RDONLY | _NO_WAIT)
+    except OSError:
+        return draft.exists()
+    try:
+        return try_lock(handle) is False
+    finally:
+        os.close(handle)
 
 
 def _stem(path: Path) -> str:
@@ -406,18 +583,29 @@ def append(handle: int, content: bytes, flush: bool = False) -> None:
 
 @contextmanager
 def locked(handle: int) -> Iterator[None]:
-    """Wait for an open file's lock and hold it."""
-    _wait_for(handle)
+    """Wait for an open file's lock and hold it; without locks, see `warn_of_no_locks`."""
+    if not _wait_for(handle):
+        warn_of_no_locks()
+        yield
+        return
     try:
         yield
     finally:
         _unlock(handle)
 
 
+@cache  # once
+def warn_of_no_locks() -> None:
+    """Log that the file system has no locks. Work goes on, and the user sees to it that it is alone."""
+    LOGGER.warning(
+        "this file system has no locks: let no second speechctc write to the same run or recording meanwhile"
+    )
+
+
 def is_free(path: Path) -> bool | None:
     """Return whether no process holds a file or a folder; None if that is not known. No link is followed."""
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        handle = os.open(path, os.O_RDONLY | _NO_WAIT)
     except OSError:
         return None
     try:

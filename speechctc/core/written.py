@@ -20,7 +20,7 @@ import json
 import os
 import stat
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from speechctc.core import files
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import FULL, InputError, first_few
 from speechctc.core.files import draft_file
 
 RECORD = ".speechctc-written"
@@ -51,7 +51,7 @@ def changed(paths: Iterable[Path]) -> list[Path]:
         if path.is_symlink() or not path.exists() or files.is_special(path):
             continue
         own = _digests(record_of(path.parent), path)
-        if path.is_dir() or not own or (files.sha256(path) not in own and _digest_of_text(path) not in own):
+        if path.is_dir() or not own or not _is_as(path, own):
             found.append(path)
     return found
 
@@ -95,7 +95,7 @@ def refuse_changed(paths: Iterable[Path], overwrite: bool, advice: str = "") -> 
     paths = [path for path in paths if not files.is_special(path)]
     for place in {path.parent for path in paths}:
         refuse_odd(place / RECORD)
-    found = [path for path in changed(paths) if not overwrite or (path.is_dir() and not path.is_symlink())]
+    found = [path for path in changed(paths) if not (overwrite and _is_no_folder(path))]
     if not found:
         return
     if link := next((path for path in found if path.is_symlink()), None):
@@ -161,7 +161,7 @@ def _place(path: Path, overwrite: bool) -> Iterator[Path]:
     if files.is_special(path):
         yield path
         return
-    with draft_file(path) as draft:
+    with draft_file(path) as draft, files.named(path, FULL):
         try:
             yield draft
         except (KeyboardInterrupt, InputError):
@@ -172,18 +172,35 @@ def _place(path: Path, overwrite: bool) -> Iterator[Path]:
 
 
 def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
+    """Give a draft its name; what a person saved there up to this moment keeps it, and the draft gets another one."""
+    with files.named(path):
+        files.commit(draft)  # it may take long: another program may save the file meanwhile
+    digest, own = files.sha256(draft), _digests(_read_record(path.parent), path)
     try:
+        is_new = not os.path.lexists(path)
         refuse_changed([path], overwrite)
+        _append(path, digest)
+        if files.put_if_known(draft, path, lambda old: (overwrite and _is_no_folder(old)) or _is_as(old, own)):
+            if not is_new:
+                with files.saved(path):
+                    _append(path, digest)
+            return
+        refuse_changed([path], overwrite)
+        raise InputError(f"{path}: was changed by another program while it was written", "look at both")
     except InputError as error:
         names = (path.with_name(f"{path.stem}.new{k}{path.suffix}") for k in count(1))
         kept = next(name for name in names if not os.path.lexists(name))
         files.put_in_place(draft, kept)
         raise InputError(f"{error.what}; the new content is in {kept}", error.fix) from None
-    digest, is_new = files.sha256(draft), not os.path.lexists(path)
-    _append(path, digest)
-    files.put_in_place(draft, path)
-    if not is_new:
-        _append(path, digest)
+
+
+def _is_as(path: Path, digests: Sequence[str]) -> bool:
+    """Return whether a file has the content of one of these digests, perhaps with other line ends or in UTF-16."""
+    return files.sha256(path) in digests or _digest_of_text(path) in digests
+
+
+def _is_no_folder(path: Path) -> bool:
+    return path.is_symlink() or not path.is_dir()
 
 
 def _append(path: Path, digest: str, times: int = 1) -> None:

@@ -17,7 +17,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -314,23 +314,34 @@ class Document:
                 if self._pending or not self.revision:
                     return
                 phones = tuple(self.phones)
-            text = self.grid.text(self.seconds, phones)  # of an hour, this takes more than a second
-            new = hashlib.sha256(text.encode("utf-8")).hexdigest()
+            content = self.grid.text(self.seconds, phones).encode()  # of an hour, this takes more than a second
+            new = hashlib.sha256(content).hexdigest()
+            if digest(self.grid_path) != new:
+                with files.draft_file(self.grid_path) as draft:
+                    with files.named(self.grid_path):
+                        draft.write_bytes(content)
+                        files.commit(draft)  # before the check: another program may save the TextGrid meanwhile
+                    with self._lock:
+                        self._put_in_place(draft, new)
             with self._lock:
-                refuse_odd_grid(self.grid_path)
-                found = digest(self.grid_path)
-                if found and found not in self._history.newest:
-                    what = f"{self.grid_path}: was restored, or changed by another program, and is left as it is"
-                    fix = f"open the recording again to see it; your corrections are in {self.journal.path.name}"
-                    raise InputError(what, fix)
-                if new != found:
-                    self._append({"writes": new})
-                    if found not in self._history.wrote and written.changed([self.grid_path]):
-                        keep_copy(self.grid_path)
-                    files.write_text(self.grid_path, text)
-                    self._seen[1] = _stamp(self.grid_path)
                 if self._history.newest != {new}:
                     self._append({"wrote": new})
+
+    def _put_in_place(self, draft: Path, new: str) -> None:
+        """Give a draft with the digest `new` the TextGrid's name, unless another program changed that."""
+        refuse_odd_grid(self.grid_path)
+        found = digest(self.grid_path)
+        is_known = not found or found in self._history.newest
+        if is_known:
+            self._append({"writes": new})
+            if found not in self._history.wrote and written.changed([self.grid_path]):
+                keep_copy(self.grid_path)
+            is_known = files.put_if_known(draft, self.grid_path, lambda displaced: digest(displaced) == found)
+            self._seen[1] = _stamp(self.grid_path)
+        if not is_known:
+            what = f"{self.grid_path}: was restored, or changed by another program, and is left as it is"
+            fix = f"open the recording again to see it; your corrections are in {self.journal.path.name}"
+            raise InputError(what, fix)
 
 
 def _now() -> str:
@@ -470,7 +481,9 @@ def keep_copy(path: Path) -> Path:
         except FileExistsError:
             continue
         except OSError:  # no links on this file system
-            shutil.copy2(path, copy)
+            shutil.copyfile(path, copy)
+            with suppress(OSError):  # some mounts set no mode or time
+                shutil.copystat(path, copy)
         return copy
     raise AssertionError("the names have no end")
 

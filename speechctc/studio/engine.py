@@ -394,7 +394,9 @@ class Recognitions:
         except Conflict:
             self.problems[name] = "its labels were changed meanwhile"
         except Exception as error:  # in a thread, where nobody hears of it: whatever it is, the page says it
-            self.problems[name] = str(error) if isinstance(error, InputError | OSError) else f"it failed: {error!r:.300}"
+            self.problems[name] = (
+                str(error) if isinstance(error, InputError | OSError) else f"it failed: {error!r:.300}"
+            )
         finally:
             del self._waiting[name]
 

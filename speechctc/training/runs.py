@@ -162,9 +162,11 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         handle = written.open_plain(self.folder / "lock", os.O_RDWR | os.O_CREAT)
         try:
-            if try_lock(handle) is False:
+            if (is_held := try_lock(handle)) is False:
                 what = f"{self.folder}: another process is training in this folder"
                 raise InputError(what, "name another with --run DIR")
+            if is_held is None:
+                files.warn_of_no_locks()
             yield
         finally:
             os.close(handle)

@@ -1,27 +1,33 @@
+import errno
 import itertools
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from speechctc.audio.annotations import read_phn, read_tiers
 from speechctc.audio.eaf import read_eaf
 from speechctc.config.load import read_yaml
-from speechctc.core import files
+from speechctc.core import files, written
 from speechctc.core import files as drafts
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, of_disk
 from speechctc.core.tensor_file import load_arrays, shapes
 from speechctc.core.text_files import read_bytes
 from speechctc.features.shards import read_shard
 from speechctc.phones.inventory import read_phone_text
+from speechctc.studio.journal import Journal
+from speechctc.training.runs import Run
 
 READERS: list[Callable[[Path], object]] = [
     files.read_json,
@@ -255,3 +261,134 @@ def test_files_and_folders_have_the_modes_of_new_ones(tmp_path: Path) -> None:
     for path in written:
         usual = usual_folder if path.is_dir() else usual_file
         assert path.stat().st_mode == usual.stat().st_mode, path
+
+
+@contextmanager
+def failing(name: str, number: int, on: Callable[[int | Path], bool] = lambda given: True) -> Iterator[None]:
+    """Let a function of `os` fail with an error, where it is called with what `on` says."""
+    real = getattr(os, name)
+
+    def fail(given: Any, *arguments: Any, **options: Any) -> Any:
+        if on(given):
+            raise OSError(number, os.strerror(number))
+        return real(given, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, name, fail)
+        yield
+
+
+def is_folder(handle: int | Path) -> bool:
+    return stat.S_ISDIR(os.stat(handle).st_mode)
+
+
+WRITERS: list[Callable[[Path], object]] = [
+    lambda path: files.write_text(path, "text"),
+    lambda path: files.write_folder(path, lambda folder: (folder / "a").touch()),
+    lambda path: written.write_text(path, "text"),
+]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
+def test_a_folder_that_cannot_be_flushed_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, write: Callable[[Path], object], number: int
+) -> None:
+    with failing("fsync", number, is_folder):
+        write(tmp_path / "result")
+        write(tmp_path / "result")
+    assert (tmp_path / "result").exists() and not caplog.text
+
+
+@pytest.mark.parametrize("write", [WRITERS[0], WRITERS[2]])
+def test_what_fails_after_a_file_has_its_name_is_said_and_fails_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, write: Callable[[Path], object]
+) -> None:
+    with failing("fsync", errno.EIO, is_folder):
+        write(tmp_path / "talk.TextGrid")
+        write(tmp_path / "talk.TextGrid")
+    assert (tmp_path / "talk.TextGrid").read_text() == "text"
+    assert len(caplog.messages) == 1, "once for a file"
+    assert "talk.TextGrid: saved, but" in caplog.text and "Input/output error" in caplog.text
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_an_error_before_a_file_has_its_name_names_it_and_not_its_draft(
+    tmp_path: Path, write: Callable[[Path], object]
+) -> None:
+    with failing("fsync", errno.EIO), pytest.raises(OSError) as caught:
+        write(tmp_path / "talk")
+    told = str(of_disk(caught.value))
+    assert told.startswith(str(tmp_path)) and "Input/output error" in told and ".speechctc-" not in told
+    assert [name for name in os.listdir(tmp_path) if name != written.RECORD] == []
+
+
+def test_a_folder_that_cannot_get_its_name_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, real = tmp_path / "best", os.rename
+    files.write_folder(path, lambda folder: (folder / "old").touch())
+
+    def rename(one: Path, other: Path) -> None:
+        if one.name.endswith(".partial"):
+            raise OSError(errno.EIO, "Input/output error", str(one))
+        real(one, other)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(OSError):
+        files.write_folder(path, lambda folder: (folder / "new").touch())
+    assert os.listdir(tmp_path) == ["best"] and os.listdir(path) == ["old"]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.EROFS])
+def test_a_mode_that_may_not_be_set_is_left(tmp_path: Path, number: int) -> None:
+    with failing("chmod", number):
+        for write in WRITERS[:2]:
+            shutil.rmtree(tmp_path / "result", ignore_errors=True) if (tmp_path / "result").is_dir() else None
+            (tmp_path / "result").unlink(missing_ok=True)
+            write(tmp_path / "result")
+    assert (tmp_path / "result" / "a").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows gives a draft no lock")
+@pytest.mark.parametrize("kind", [drafts.draft_file, drafts.draft_folder])
+def test_a_draft_that_a_process_holds_outlasts_days_of_sleep(
+    tmp_path: Path, kind: Callable[[Path], AbstractContextManager[Path]]
+) -> None:
+    days_ago = time.time() - 2 * drafts.TIMEOUT
+    with kind(tmp_path / "result") as draft:
+        os.utime(draft, (days_ago, days_ago))
+        drafts.tidy(tmp_path, drafts.TIMEOUT)
+        drafts.settle_folder(tmp_path / "other")
+        assert draft.exists()
+        with failing_flock(errno.ENOLCK):  # there age alone tells
+            drafts.tidy(tmp_path, 3 * drafts.TIMEOUT)
+            assert draft.exists()
+            drafts.tidy(tmp_path, drafts.TIMEOUT)
+            assert not draft.exists()
+
+
+@contextmanager
+def failing_flock(number: int) -> Iterator[None]:
+    import fcntl
+
+    def flock(handle: int, how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fcntl, "flock", flock)
+        yield
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has other locks")
+def test_without_locks_work_goes_on_and_that_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files.warn_of_no_locks.cache_clear()
+    with failing_flock(errno.ENOLCK):
+        for _ in range(2):
+            Journal(tmp_path / "a.journal").append({"what": "x"})
+            (tmp_path / "a.journal").unlink()
+            with Run(tmp_path / "run").locked():
+                pass
+        files.write_text(tmp_path / "b.txt", "b")
+    assert len(caplog.messages) == 1 and "has no locks" in caplog.text
+    with Run(tmp_path / "run").locked(), pytest.raises(InputError, match="another process"):
+        with Run(tmp_path / "run").locked():
+            pass

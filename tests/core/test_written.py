@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import unicodedata
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
-from speechctc.core import written
+from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from tests.test_full_disk import full
 
@@ -93,7 +94,8 @@ def test_a_kill_while_writing_leaves_nothing_that_looks_like_a_persons(
         raise SystemExit
 
     with monkeypatch.context() as patched, pytest.raises(SystemExit):
-        patched.setattr(os, "write" if moment == "record" else "replace", killed)
+        for place, name in {"record": [(os, "write")], "replace": [(os, "replace"), (files, "_exchange")]}[moment]:
+            patched.setattr(place, name, killed)
         written.write_text(file, "after")
     assert file.read_text() == "before" and written.changed([file]) == []
     written.write_text(file, "again")
@@ -157,8 +159,8 @@ def test_processes_that_write_to_one_folder_keep_each_others_record(tmp_path: Pa
         worker.start()
     for worker in workers:
         worker.join()
-    files = sorted(tmp_path.glob("*.txt"))
-    assert len(files) == 60 and written.changed(files) == []
+    made = sorted(tmp_path.glob("*.txt"))
+    assert len(made) == 60 and written.changed(made) == []
 
 
 def test_a_full_disk_tears_no_line_of_the_record(tmp_path: Path) -> None:
@@ -169,3 +171,107 @@ def test_a_full_disk_tears_no_line_of_the_record(tmp_path: Path) -> None:
     assert written.changed([tmp_path / "a.txt"]) == [] and not (tmp_path / "b.txt").exists()
     for text in ("two", "three"):
         written.write_text(tmp_path / "b.txt", text)
+
+
+SAVES = [
+    ("flush", "exchanges names", "by a rename"),
+    ("flush", "has neither", "into the file"),
+    ("rename", "exchanges names", "into the file"),
+    ("rename", "exchanges names", "by a rename"),
+    ("rename", "has hard links", "into the file"),
+]
+
+
+@pytest.mark.parametrize(("moment", "system", "how"), SAVES)
+def test_what_a_person_saves_while_a_result_gets_its_name_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, system: str, how: str
+) -> None:
+    file = tmp_path / "talk.TextGrid"
+    written.write_text(file, "ours")
+    without(monkeypatch, system)
+
+    def saved_by_a_person() -> None:
+        place = tmp_path / "mine" if how == "by a rename" else file
+        place.write_text("corrected by hand")
+        if place != file:
+            os.rename(place, file)
+
+    name = {"flush": "fsync", "rename": "_displace"}[moment]
+    owner = os if moment == "flush" else files
+    real, left = getattr(owner, name), [None]
+
+    def slow(*arguments: Any) -> Any:
+        if left:
+            left.pop()
+            saved_by_a_person()
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, name, slow)
+    with pytest.raises(InputError, match=r"by hand.*the new content is in .*talk.new1.TextGrid"):
+        written.write_text(file, "newer")
+    assert file.read_text() == "corrected by hand" and written.changed([file]) == [file]
+    assert (tmp_path / "talk.new1.TextGrid").read_text() == "newer"
+    assert sorted(os.listdir(tmp_path)) == [written.RECORD, "talk.TextGrid", "talk.new1.TextGrid"]
+
+
+def without(patch: pytest.MonkeyPatch, system: str) -> None:
+    """Take from the file system what another lacks."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if system == "exchanges names":
+        if files._exchanger() is None:
+            pytest.skip("this system cannot")
+        return
+    patch.setattr(files, "_exchange", lambda one, other: False)
+    if system == "has neither":
+        patch.setattr(os, "link", refuse)
+
+
+@pytest.mark.parametrize("system", ["exchanges names", "has hard links"])
+def test_what_a_person_makes_while_a_result_gets_its_name_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    without(monkeypatch, system)
+    file, real = tmp_path / "a.txt", os.link
+
+    def link(one: Path, other: Path) -> None:
+        if not file.exists():
+            file.write_text("mine")
+        real(one, other)
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(InputError, match=r"the new content is in .*a.new1.txt"):
+        written.write_text(file, "phones")
+    assert file.read_text() == "mine" and (tmp_path / "a.new1.txt").read_text() == "phones"
+    assert sorted(os.listdir(tmp_path)) == [written.RECORD, "a.new1.txt", "a.txt"]
+
+
+@pytest.mark.parametrize("system", ["exchanges names", "has hard links", "has neither"])
+def test_a_result_replaces_an_older_one_on_any_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    without(monkeypatch, system)
+    for text in ("one", "two", "three"):
+        written.write_text(tmp_path / "a.txt", text)
+        assert (tmp_path / "a.txt").read_text() == text
+    assert sorted(os.listdir(tmp_path)) == [written.RECORD, "a.txt"]
+
+
+def test_a_record_that_fails_after_the_name_is_given_fails_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "a.txt"
+    written.write_text(file, "one")
+    real = written._append
+
+    def append(path: Path, digest: str, times: int = 1) -> None:
+        if file.read_text() == "two":
+            raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / written.RECORD))
+        real(path, digest, times)
+
+    monkeypatch.setattr(written, "_append", append)
+    written.write_text(file, "two")
+    assert file.read_text() == "two" and written.changed([file]) == []
+    assert "a.txt: saved, but" in caplog.text and "No space left on device" in caplog.text

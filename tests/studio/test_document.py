@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from speechctc.audio.annotations import Interval, Tier, long_text, read_textgrid, read_tiers, textgrid_text
-from speechctc.core import written
+from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -408,3 +408,29 @@ def test_a_textgrid_is_no_pipe_and_no_folder(tmp_path: Path, kind: str, when: st
     with pytest.raises(InputError, match=rf"a\.TextGrid: a {kind}"):
         Document(tmp_path / "a.wav") if when == "at first" else document.write_grid()
     assert not path.is_file()
+
+
+@pytest.mark.parametrize("moment", [(os, "fsync"), (files, "_displace")], ids=["flush", "rename"])
+def test_what_another_program_saves_while_the_textgrid_is_written_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: tuple[Any, str]
+) -> None:
+    write_labelled(tmp_path / "a.wav", ["ʃ", "a"])
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 1, "ã")
+    document.write_grid()
+    relabel(document, 0, "s")
+    theirs, real = document.grid_path.read_text().replace("ã", "by Praat"), getattr(*moment)
+
+    def slow(*arguments: Any) -> Any:
+        (tmp_path / "saved").write_text(theirs)
+        os.rename(tmp_path / "saved", document.grid_path)
+        return real(*arguments)
+
+    monkeypatch.setattr(*moment, slow)
+    with pytest.raises(InputError, match="changed by another program, and is left as it is"):
+        document.write_grid()
+    assert document.grid_path.read_text() == theirs
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".partial"]
+    monkeypatch.undo()
+    again = Document(tmp_path / "a.wav")
+    assert seen(again)[1][2] == "by Praat" and again.note

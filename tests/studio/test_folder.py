@@ -18,8 +18,8 @@ from speechctc.audio.annotations import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder
-from speechctc.studio.sound import Waveform
 from speechctc.studio.microphone import HEAD, Microphone, header, keep, recover
+from speechctc.studio.sound import Waveform
 from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import sing, write_song
 from tests.waiting import wait_for
@@ -151,7 +151,9 @@ def test_leftovers_of_strangers_are_said_and_left(tmp_path: Path) -> None:
     said: list[str] = []
     assert recover(folder, said.append) == [folder / "v.wav"]
     assert len(said) == len(odd) + 3 and all("left as it is" in line for line in said)
-    assert precious.read_text() == "mine" and all((folder / name).exists() for name in [*odd, ".w.16000.speechctc-recording"])
+    assert precious.read_text() == "mine" and all(
+        (folder / name).exists() for name in [*odd, ".w.16000.speechctc-recording"]
+    )
 
 
 @pytest.mark.parametrize("size", [2 * 1000, 2**32 - HEAD - 2, 2**32 - HEAD + 8, 5 * 2**30])

@@ -65,7 +65,9 @@ def test_a_full_disk_takes_back_what_was_written(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("fault", ["fsync", "close"])
-def test_a_line_that_is_on_the_disk_was_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_a_line_that_is_on_the_disk_was_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
     """Whatever fails beside the line: told that it failed, a page would send the change once more."""
     fsync, close = os.fsync, os.close
 

@@ -417,8 +417,12 @@ def test_any_failure_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         assert client.get("/api/overview").status_code == 200
 
 
-@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(24, "Too many open files"), KeyError("x")])
-def test_a_textgrid_that_may_not_be_read_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied"), OSError(24, "Too many open files"), KeyError("x")]
+)
+def test_a_textgrid_that_may_not_be_read_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """Not "being read" for ever."""
     (folder / "new.TextGrid").write_text("x")
     sha256 = files.sha256
