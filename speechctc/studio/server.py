@@ -329,6 +329,7 @@ def serve(
     listening = listen(port)
     gc.set_threshold(OBJECTS)  # requests are short, also while the labels of an hour, a million objects, are read
     sys.setswitchinterval(SWITCH)
+    tiles.remove_copies()
     for path in recover(folder, say):
         say(f"recovered {path}, which was being recorded when the studio was ended")
     studio = Studio(folder, model, say=say, wanted=wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import tracemalloc
@@ -19,7 +20,7 @@ from speechctc.core.errors import InputError
 from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder
 from speechctc.studio.microphone import HEAD, Microphone, header, keep, recover
-from speechctc.studio.sound import Waveform
+from speechctc.studio.sound import Waveform, remove_copies
 from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import sing, write_song
 from tests.waiting import wait_for
@@ -245,3 +246,29 @@ def test_a_recording_whose_page_is_gone_is_kept(tmp_path: Path, monkeypatch: pyt
         assert microphone.close() == tmp_path / second and microphone.close() is None
     assert [soundfile.info(tmp_path / name).frames for name in (first, second)] == [800, 800]
     assert not list(tmp_path.glob(".*recording"))
+
+
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_a_killed_process_leaves_no_decoded_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str) -> None:
+    """Where a copy needs a name, the next studio removes it; and neither one in use nor what another program made."""
+    if system == "linux" and sys.platform != "linux":
+        pytest.skip("needs Linux")
+    monkeypatch.setattr(sys, "platform", system)
+    copies = tmp_path / "tmp"
+    copies.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(copies))
+    path = tmp_path / "a.flac"
+    soundfile.write(path, sing(SONG, np.random.default_rng(0))[0], 16000)
+    sound = Waveform(path)
+    assert len(list(copies.iterdir())) == (system != "linux")
+    kept = copies / "speechctc-0.wav"
+    kept.write_bytes(b"another program's")
+    (copies / "speechctc-studio-link.wav").symlink_to(kept)
+    left = copies / "speechctc-studio-left.wav"
+    left.write_bytes(b"a killed studio's")
+    remove_copies()
+    assert left.exists()
+    remove_copies(0)
+    assert not left.exists() and kept.exists() and np.abs(sound.read(0, sound.frames)).max() > 0.01
+    sound.close()
+    assert sorted(each.name for each in copies.iterdir()) == ["speechctc-0.wav", "speechctc-studio-link.wav"]
