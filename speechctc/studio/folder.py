@@ -223,12 +223,19 @@ class Folder:
         order = ["recognised", "reading", "new", "corrected", "unreadable"]
         return sorted(rows, key=lambda row: (order.index(row["state"]), row.get("confidence") or 0.0, row["name"]))
 
-    def settle(self) -> None:
-        """Write every TextGrid that lacks changes, and wait for it."""
+    def settle(self, patience: float | None = None) -> bool:
+        """Write every TextGrid that lacks changes; return whether that was done within `patience`, in seconds."""
         for timer in list(self._timers.values()):
             timer.cancel()
-        for name, document in list(self._documents.items()):
-            self._write(name, document)
+
+        def write() -> None:
+            for name, document in list(self._documents.items()):
+                self._write(name, document)
+
+        writing = threading.Thread(target=write, daemon=True)  # a disk may never answer
+        writing.start()
+        writing.join(patience)
+        return not writing.is_alive()
 
     def wait(self) -> None:
         """Wait until the states of all recordings are known."""

@@ -8,6 +8,7 @@ import hmac
 import html
 import json
 import math
+import os
 import secrets
 import socket
 import sys
@@ -353,9 +354,12 @@ def serve(
             say(f"kept {made}, which was being recorded")
     finally:
         opened_files.close()
-        studio.close()
+        is_written = studio.close()
         if studio.training.is_running():
             say(f"the training goes on; open the studio again to use its model ({studio.training.folder})")
+        if not is_written:
+            say(f"{folder}: the disk does not answer. Every correction is in the journals; the next start writes them")
+            os._exit(1)  # threads that wait for the disk would keep the process
 
 
 def open_privately(address: str, files: ExitStack) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from speechctc.inference.restriction import RequestedPhones
 
 WAIT = 600.0  # seconds that a request waits for the model
+PATIENCE = 20.0  # seconds that the end of the studio waits for the disk
 MAX_SECONDS = 60.0  # seconds that are aligned at a time
 
 
@@ -272,11 +273,17 @@ class Studio:
         self.engine.ngram = wanted
         self.recognitions.note = ""
 
-    def close(self) -> None:
-        """Write what is not written yet, and end the model's process. A training goes on."""
-        self.folder.settle()
+    def close(self, patience: float = PATIENCE) -> bool:
+        """Write what is not written yet, and end the model's process. A training goes on.
+
+        Returns
+        -------
+        Whether everything is written; else the disk did not answer for `patience` seconds.
+        """
         self.recognitions.close()
+        is_written = self.folder.settle(patience)
         self.engine.close()
+        return is_written
 
 
 def ipa_of(phones: Sequence[str]) -> dict[str, str]:

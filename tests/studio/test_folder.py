@@ -272,3 +272,14 @@ def test_a_killed_process_leaves_no_decoded_copy(tmp_path: Path, monkeypatch: py
     assert not left.exists() and kept.exists() and np.abs(sound.read(0, sound.frames)).max() > 0.01
     sound.close()
     assert sorted(each.name for each in copies.iterdir()) == ["speechctc-0.wav", "speechctc-studio-link.wav"]
+
+
+def test_the_studio_ends_although_the_disk_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_labelled(tmp_path / "a.wav", ["a", "b"])
+    with client_of(tmp_path) as (_, studio):
+        document = studio.folder.document("a.wav")
+        answers = threading.Event()
+        monkeypatch.setattr(document, "write_grid", answers.wait)
+        assert not studio.close(0.1)
+        answers.set()
+        assert studio.close(60)
