@@ -238,6 +238,7 @@ class Document:
         if revision != self._unrecognised:
             raise Conflict
         self._save({"undo": True})
+        self.note = "What was recognised meanwhile is not shown: you went on with the labels before it"
         try:
             yield
         except (InputError, ValueError, OSError):

@@ -173,10 +173,11 @@ class Folder:
             self.problems[name] = f"the TextGrid is not written: {error}; every correction is in the journal"
         self._rows[name] = self._row(document)
 
-    def put_recognised(self, name: str, result: Recognition) -> None:
-        """Keep what a model recognised in a recording that nobody has corrected."""
+    def put_recognised(self, name: str, result: Recognition, is_part: bool = False) -> None:
+        """Keep what a model recognised in a recording that nobody has corrected; a part only where there is nothing."""
         document = self.document(name)
-        document.put_recognised(result)
+        if not is_part or (result.segments and not document.phones):
+            document.put_recognised(result)
         self._rows[name] = self._row(document)
 
     def refresh(self, name: str, siblings: Siblings | None = None) -> None:
@@ -203,6 +204,7 @@ class Folder:
         return {
             "seconds": document.seconds,
             "state": document.state,
+            "revision": document.revision,
             "phones": len(phones),
             "checked": len(phones) if document.by_hand else sum(phone.checked for phone in phones),
             "whole": document.is_whole,

@@ -53,6 +53,7 @@ class Microphone:
         self._name = ""
         self._rate = self._count = 0  # Hz; samples so far
         self._last = 0.0  # when samples came
+        self._ended: tuple[str, str | None] = ("", None)  # the last recording, and the name that it got
         self._listener: Listener | None = None
 
     def start(self, rate: int) -> dict[str, Any]:
@@ -100,23 +101,13 @@ class Microphone:
         """
         with self._lock:
             self._being_made(name)
-            if not isinstance(samples, bytes) or len(samples) % 4:
-                raise InputError("these are no samples", "open the page again")
-            values = np.nan_to_num(np.frombuffer(samples, "<f4")).clip(-1, 1).astype(np.float32)
-            known = 0 if at is None else self._count - at
-            if known < 0:
-                raise InputError("samples before these did not arrive", "end the recording, and begin another")
-            values = values[known:]
-            append(self._file, (values * 32767).astype("<i2").tobytes())  # of half a sample, all after it were noise
-            self._count += len(values)
-            self._last, listener = time.monotonic(), self._listener
-        if listener is None:
-            return {"phones": []}
-        listener.push(values)
-        return {"phones": listener.heard()}
+            self._append(samples, at)
+            return {"phones": self._listener.heard() if self._listener else []}
 
-    def stop(self, name: str = "") -> dict[str, Any]:
-        """End the recording; return its name, and the last phones. With all of it, it is recognised once more.
+    def stop(self, name: str = "", samples: bytes = b"", at: int | None = None) -> dict[str, Any]:
+        """Keep the last samples, as `block` does, and end the recording; return its name, and the last phones.
+
+        The phones that were heard are its labels, until the whole of it is recognised once more.
 
         Raises
         ------
@@ -124,13 +115,17 @@ class Microphone:
             This recording is not being made, or it cannot be written.
         """
         with self._lock:
+            if name and name == self._ended[0]:  # asked again, as the answer did not arrive
+                return {"name": self._ended[1], "phones": []}
             self._being_made(name)
+            self._append(samples, at)
             path, listener = self._keep(), self._listener
             seconds = self._count / self._rate
-        if path is None:
+            found = path and path.relative_to(self._studio.folder.path).as_posix()
+            self._ended = self._name, found
+        if found is None:
             return {"name": None, "phones": []}
         self._studio.folder.scan()
-        found = path.relative_to(self._studio.folder.path).as_posix()
         if listener is None:
             return {"name": found, "phones": []}
         listener.end()
@@ -153,6 +148,21 @@ class Microphone:
                 self._studio.folder.put_recognised(name, Recognition(name, seconds, tuple(segments)))
         with suppress(InputError):
             self._studio.recognise([name])
+
+    def _append(self, samples: bytes, at: int | None) -> None:
+        """Keep samples, and pass them on to the model."""
+        if not isinstance(samples, bytes) or len(samples) % 4:
+            raise InputError("these are no samples", "open the page again")
+        values = np.nan_to_num(np.frombuffer(samples, "<f4")).clip(-1, 1).astype(np.float32)
+        known = 0 if at is None else self._count - at
+        if known < 0:
+            raise InputError("samples before these did not arrive", "end the recording, and begin another")
+        values = values[known:]
+        append(self._file, (values * 32767).astype("<i2").tobytes())  # of half a sample, all after it were noise
+        self._count += len(values)
+        self._last = time.monotonic()
+        if self._listener is not None and len(values):
+            self._listener.push(values)
 
     def _keep(self) -> Path | None:
         """Give the recording its name, and be ready for another."""

@@ -51,7 +51,7 @@ PAGE = Path(__file__).parent / "page"
 SHARED = [Path(__file__).parent.parent / "pages" / name for name in ("look.css", "recorder.js")]
 TYPES = (".html", ".js", ".css", ".svg")
 MAX_REQUEST_BYTES = 1 << 22  # bytes of a request
-SAMPLES = "microphone/block"  # the request that may have samples
+SAMPLES = ("microphone/block", "microphone/stop")  # the requests that may have samples
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -72,7 +72,7 @@ def build_app(studio: Studio, microphone: Microphone) -> Starlette:
     for name, answer in answers.reading.items():
         routes.append(Route(f"/api/{name}", guarded(answer), methods=["GET"]))
     for name, answer in answers.writing.items():
-        routes.append(Route(f"/api/{name}", guarded(answer, name == SAMPLES), methods=["POST"]))
+        routes.append(Route(f"/api/{name}", guarded(answer, name in SAMPLES), methods=["POST"]))
     return Starlette(routes=routes)
 
 
@@ -152,11 +152,13 @@ class Routes:
             "wave": self.wave,
             "boundary": lambda request: studio.best_boundary(_name(request), int(_asked(request, "phone"))),
             "export": self.export,
+            "heard": lambda request: studio.heard(_name(request), int(_asked(request, "first"))),
         }
         self.writing: dict[str, Callable[..., Any]] = {
             "edit": lambda request, body: studio.edit(_name(request), body),
             "place": lambda request, body: studio.place(_name(request), body),
             "recognise": lambda request, body: studio.recognise(body.get("names")),
+            "recognise/stop": lambda request, body: studio.stop_recognising(body.get("names")),
             "look": lambda request, body: studio.look(),
             "train": lambda request, body: studio.train(_number(body.get("minutes"))),
             "stop": lambda request, body: studio.training.stop(),
@@ -164,7 +166,7 @@ class Routes:
             "ngram": lambda request, body: studio.use_ngram(body.get("on") is True),
             "microphone/start": lambda request, body: microphone.start(int(_number(body.get("rate")))),
             "microphone/block": lambda request, body: microphone.block(body, _name(request), _place(request)),
-            "microphone/stop": lambda request, body: microphone.stop(_name(request)),
+            "microphone/stop": lambda request, body: microphone.stop(_name(request), body or b"", _place(request)),
         }
 
     def audio(self, request: Request) -> Response:

@@ -213,7 +213,7 @@ class Studio:
     def _changed(self, name: str, document: Document, splice: Splice) -> dict[str, Any]:
         self.folder.changed(name)
         changed = {"at": splice.at, "remove": len(splice.old), "phones": [phone.to_list() for phone in splice.new]}
-        return {**self._about(document), **changed, "what": splice.what}
+        return {**self._about(document), **changed, "what": splice.what, "note": document.note}
 
     def recognise(self, names: Any = None) -> dict[str, Any]:
         """Recognise recordings that nobody has corrected, in the background; with None, all that have no labels.
@@ -233,6 +233,24 @@ class Studio:
                 self.recognitions.add(name, document.recording)
             elif len(names) == 1:
                 raise InputError(f"{name}: its labels were corrected by hand", "they are kept as they are")
+        return {"recognising": self.recognitions.status()}
+
+    def heard(self, name: str, first: int) -> dict[str, Any]:
+        """Return what is known of a recording that is being recognised, from a number of phones on."""
+        return {"phones": [Phone.of(segment).to_list() for segment in self.recognitions.heard(name)[max(first, 0) :]]}
+
+    def stop_recognising(self, names: Any) -> dict[str, Any]:
+        """Recognise some recordings no further; of one that is under way, what is known becomes its labels.
+
+        Raises
+        ------
+        InputError
+            These are no names.
+        """
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError("the request names no recordings", "open the page again")
+        for name in names:
+            self.recognitions.stop(name)
         return {"recognising": self.recognitions.status()}
 
     def look(self) -> dict[str, Any]:

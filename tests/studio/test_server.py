@@ -194,7 +194,7 @@ def test_a_full_disk_is_said_and_the_page_can_go_on(folder: Path, monkeypatch: p
         assert status == 507 and "No space left" in refused["error"]
         assert post(client, "edit", name, revision=1, what="relabel", phone=1, label="x")[0] == 200
         with monkeypatch.context() as patch:
-            patch.setattr("speechctc.core.files.os.replace", lambda a, b: full(0))
+            patch.setattr("speechctc.core.files.commit", lambda draft: full(0))
             studio.folder.settle()
         assert "journal" in studio.folder.problems[name]
     assert read_textgrid(folder / "ann" / "a b.TextGrid", "phones")[1].label == "x"
@@ -519,3 +519,50 @@ def is_closed(connection: socket.socket) -> bool:
         return False
     except ConnectionResetError:
         return True
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["new", "labelled"])
+def test_recognition_grows_and_stops(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    """What is known is seen, and kept where there was nothing; one that waits does not begin."""
+    for name in ("a.wav", "b.wav"):
+        write_song(tmp_path / name, SONG)
+    more, segments = threading.Semaphore(0), Recogniser.segments
+
+    def slowly(self: Recogniser, blocks: Any, alternatives: int = 0) -> Iterator[Segment]:
+        for segment in segments(self, blocks, alternatives):
+            yield segment
+            more.acquire(timeout=60)
+
+    monkeypatch.setattr(Recogniser, "segments", slowly)
+    with client_of(tmp_path, tiny_model) as (client, studio):
+        if before:
+            more.release(100)
+            client.post("/api/recognise", json={"names": ["a.wav"]})
+            until(studio, "a.wav", "recognised")
+            wait_for(lambda: not studio.recognitions.status())
+            while more.acquire(blocking=False):
+                pass
+        client.post("/api/recognise", json={"names": ["a.wav", "b.wav"]})
+        more.release(2)
+        wait_for(lambda: len(studio.recognitions.heard("a.wav")) == 3)
+        seen = client.get("/api/heard", params={"recording": "a.wav", "first": 1}).json()["phones"]
+        assert [phone[2] for phone in seen] == SONG[1:3]
+        assert client.get("/api/heard", params={"recording": "b.wav", "first": 0}).json()["phones"] == []
+        for wrong in (None, "a.wav", [1]):
+            assert client.post("/api/recognise/stop", json={"names": wrong}).status_code == 400
+        client.post("/api/recognise/stop", json={"names": ["a.wav", "b.wav", "c.wav"]})
+        more.release(1)
+        wait_for(lambda: not studio.recognitions.status())
+        found = client.get("/api/recording", params={"recording": "a.wav"}).json()
+        assert [phone[2] for phone in found["phones"]] == (SONG if before else SONG[: len(found["phones"])])
+        assert before or 3 <= len(found["phones"]) < len(SONG)
+        rows = client.get("/api/overview").json()
+        assert "stopped: recognised up to 0." in rows["problems"]["a.wav"] and rows["problems"].keys() == {"a.wav"}
+        assert not studio.folder.document("b.wav").phones
+        more.release(100)
+        client.post("/api/recognise", json={"names": ["a.wav"]})
+        wait_for(lambda: not studio.recognitions.status())
+        labels = [phone.label for phone in studio.folder.document("a.wav").phones]
+        assert labels == SONG and not client.get("/api/overview").json()["problems"]
