@@ -1,8 +1,8 @@
 """Recordings from the microphone: a WAV file in the making, and the phones that are heard meanwhile.
 
 The sound comes first: samples are in the file before anything else is done with them, whether a model is quick, slow or
-missing. The file has a header from its first moment on, which at the end only gets its sizes and its name: that takes no
-time, no memory and no space, however long the recording.
+missing. The file has a header from the first moment on. At the end, it only gets its sizes and its name, which takes no
+time, no memory and no space, however long the recording is.
 """
 
 from __future__ import annotations

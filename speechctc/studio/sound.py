@@ -205,10 +205,11 @@ def _temporary() -> tuple[IO[bytes], Path]:
 
 def remove_copies(seconds: float = ABANDONED) -> None:
     """Remove decoded copies that a killed process left: nobody holds them, and they have not changed for a while."""
+    user = os.getuid() if sys.platform != "win32" else 0  # there, all files are of 0
     for path in Path(tempfile.gettempdir()).glob(f"{COPY}*.wav"):
         with suppress(OSError):
             status = path.lstat()
-            is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == getattr(os, "getuid", lambda: status.st_uid)()
+            is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == user
             if is_ours and abs(time.time() - status.st_mtime) >= seconds and is_free(path):
                 path.unlink()
 

@@ -261,8 +261,8 @@ def test_stop_keeps_what_was_recognised(page: Path, recogniser: Recogniser, tmp_
         give(driver, tmp_path / "next.wav")
         wait_until(driver, DONE, 2)
         driver.find_element("xpath", "//button[text()='Recognise all of it']").click()
-        wait_until(driver, "[...document.querySelectorAll('.facts')].some((each) => each.textContent.includes(arguments[0]))",
-                   f", {len(whole)} phones")  # fmt: skip
+        found = "[...document.querySelectorAll('.facts')].some((each) => each.textContent.includes(arguments[0]))"
+        wait_until(driver, found, f", {len(whole)} phones")
         assert len(driver.find_elements("css selector", ".recording")) == 2 and not problems(driver)
 
 
