@@ -121,7 +121,7 @@ class Microphone:
             self._append(samples, at)
             path, listener = self._keep(), self._listener
             seconds = self._count / self._rate
-            found = path and path.relative_to(self._studio.folder.path).as_posix()
+            found = None if path is None else path.relative_to(self._studio.folder.path).as_posix()
             self._ended = self._name, found
         if found is None:
             return {"name": None, "phones": []}
@@ -305,20 +305,31 @@ def keep(raw: Path) -> Path | None:
     rate = int(text) if text.isdecimal() and len(text) < 10 else 0
     if not stem or not RATES[0] <= rate <= RATES[1]:
         raise InputError("its name has no rate of a microphone", "remove it if it is not needed")
-    size = _complete(raw, rate)
-    path = None
-    if size:
-        names = (raw.with_name(f"{name}.wav") for name in numbered(stem))
-        path = next(each for each in names if not os.path.lexists(each))
+    if not _complete(raw, rate):
+        os.unlink(raw)
+        return None
+    path = _renamed(raw, stem)
+    with suppress(OSError):
+        flush(path.parent)
+    return path
+
+
+def _renamed(raw: Path, stem: str) -> Path:
+    """Give a recording the first name that is free; return it."""
+    for path in (raw.with_name(f"{name}.wav") for name in numbered(stem)):
+        if os.path.lexists(path):
+            continue
         try:
             os.link(raw, path)  # unlike renaming, this takes no name that another program took meanwhile
-        except OSError:
+        except FileExistsError:
+            continue
+        except OSError:  # no links on this file system
             os.rename(raw, path)
+            return path
         with suppress(OSError):
-            flush(path.parent)
-    with suppress(FileNotFoundError):
-        os.unlink(raw)
-    return path
+            os.unlink(raw)
+        return path
+    raise AssertionError("the names have no end")
 
 
 def _complete(raw: Path, rate: int) -> int:

@@ -283,3 +283,25 @@ def test_the_studio_ends_although_the_disk_does_not_answer(tmp_path: Path, monke
         assert not studio.close(0.1)
         answers.set()
         assert studio.close(60)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_name_that_is_taken_meanwhile_is_not_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    raw = tmp_path / ".talk.8000.speechctc-recording"
+    raw.write_bytes(header(8000, 0) + bytes(200))
+    (tmp_path / "talk.wav").write_bytes(b"mine")
+    link = os.link
+
+    def taken(source: Path, path: Path) -> None:
+        if not links:
+            raise OSError(95, "Operation not supported")
+        if path.name == "talk-2.wav":
+            path.write_bytes(b"mine, too")
+        link(source, path)
+
+    monkeypatch.setattr("os.link", taken)
+    assert recover(tmp_path) == [tmp_path / ("talk-3.wav" if links else "talk-2.wav")] and not raw.exists()
+    assert (tmp_path / "talk.wav").read_bytes() == b"mine"
+    assert not links or (tmp_path / "talk-2.wav").read_bytes() == b"mine, too"

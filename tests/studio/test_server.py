@@ -460,8 +460,13 @@ def running(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Iterator[Callabl
     """Run a server whose requests must come within seconds; give a function that connects to it."""
     monkeypatch.setattr(connections, "HEAD_SECONDS", seconds)
     servers: list[uvicorn.Server] = []
-    real = uvicorn.Server
-    monkeypatch.setattr(uvicorn, "Server", lambda config: servers.append(real(config)) or servers[0])
+
+    class Server(uvicorn.Server):
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            servers.append(self)
+
+    monkeypatch.setattr(uvicorn, "Server", Server)
     listening = listen(0)
     thread = threading.Thread(target=connections.run, args=(_answer, listening))
     thread.start()
