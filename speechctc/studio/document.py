@@ -197,7 +197,11 @@ class Document:
         ValueError
             The phones would not be in order.
         """
-        return self._change(revision, lambda: Splice(first, tuple(self.phones[first:last]), new, what))
+        with self._lock:
+            self._check_recording()
+            if revision != self.revision:
+                raise Conflict
+            return self._change(revision, lambda: Splice(first, tuple(self.phones[first:last]), new, what))
 
     def _change(self, revision: int, make: Callable[[], Splice]) -> Splice:
         with self._lock, self._seen_by(revision):

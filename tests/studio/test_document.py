@@ -386,6 +386,8 @@ def test_an_edit_of_the_labels_before_a_recognition_is_kept(tmp_path: Path, befo
     now = seen(document)
     with pytest.raises(InputError, match="no room|is there already"):
         document.edit(revision, {"what": "insert", "start": 9.0, "label": "x"})
+    with pytest.raises(Conflict):  # what was computed from the newest labels is not of those before
+        document.replace(revision, 0, 0, (), "place again")
     assert seen(document) == now and document.state == "recognised"
     splice = document.edit(revision, {"what": "insert", "start": 0.0, "end": 0.02, "label": "x"})
     shown[splice.at : splice.at + len(splice.old)] = [phone[:3] for phone in splice.new]

@@ -26,8 +26,8 @@ function complain(text) {
 
 function disable(why) {
   complain(why);
-  for (const each of part("drop").querySelectorAll("input, button")) each.disabled = true;
-  for (const id of recordings.keys()) remove(id);
+  for (const each of part("drop").querySelectorAll("input, button")) each.disabled = !(recording && each.id === "record"); // what is being recorded is ended first
+  recordings.forEach(giveUp);
   worker = null;
 }
 
@@ -84,7 +84,8 @@ function show(file, { source, played }) {
   connectTimeline(timeline);
   follow(entry);
   const { blob, ...about } = source;
-  worker.postMessage({ id, source: about });
+  worker?.postMessage({ id, source: about });
+  if (!worker) giveUp(entry); // it was damaged while one spoke; the sound can be saved
 }
 
 async function read({ id, file, lines: { source } }, first) {
@@ -142,7 +143,7 @@ function heard({ id, ready: loaded, first, phones, seconds, done, dereverberated
 // Ends recognition; the phones that are known are kept, and end where they are known.
 function stop(entry) {
   if (entry.ended) return;
-  worker.postMessage({ id: entry.id, stop: true });
+  worker?.postMessage({ id: entry.id, stop: true });
   entry.known = entry.lines.segments[entry.lines.segments.length - 1]?.end ?? 0; // what was read of the sound is more
   entry.lines.add([], entry.known, true);
   finish(entry, false);
@@ -151,7 +152,7 @@ function stop(entry) {
     show(entry.file, { source: entry.lines.source, played: entry.played });
     remove(entry.id);
   };
-  entry.tools.append(element("button", { type: "button", onclick: again }, "Recognise all of it"));
+  entry.tools.append(element("button", { type: "button", onclick: () => worker && again() }, "Recognise all of it"));
 }
 
 // After an error; a recording of which nothing is known, and which is kept elsewhere, goes.
@@ -213,7 +214,7 @@ function saveSound(entry) {
 
 function remove(id) {
   const entry = recordings.get(id);
-  worker.postMessage({ id, stop: true });
+  worker?.postMessage({ id, stop: true });
   entry.audio.pause();
   URL.revokeObjectURL(entry.sound);
   entry.section.remove();
@@ -246,7 +247,7 @@ async function recordOrEnd() {
   } catch (error) {
     complain(error.name === "NotAllowedError" ? "The browser does not allow the microphone; change that beside the address." : `The microphone cannot be used: ${error.message}`);
   }
-  button.disabled = false;
+  button.disabled = !worker && !recording;
   button.textContent = recording ? "End" : "Record";
   button.setAttribute("aria-pressed", String(recording !== null));
   for (const id of ["meter", "heard"]) part(id).hidden = recording === null;
