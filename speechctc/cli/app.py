@@ -16,6 +16,7 @@ from speechctc.cli import recognition, scoring, training
 from speechctc.cli.options import drop_output, say, write_utf8
 from speechctc.core.errors import InputError, no_torch, of_disk
 from speechctc.core.parallel import BLAS_THREADS
+from speechctc.core.standard_streams import open_standard_streams
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -119,6 +120,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: threads that spin slow a busy machine
     os.environ.setdefault(BLAS_THREADS, "1")  # before numpy is: recognition has threads of its own
     try:
+        open_standard_streams()
         write_utf8()
         _check_folder()
         _check_empty(sys.argv[1:])

@@ -76,7 +76,7 @@ def write_utf8() -> None:
     Raises
     ------
     InputError
-        Standard output is closed: a file that is opened later would take its place.
+        Standard output is closed: what is printed would be lost.
     """
     out = sys.stdout
     if out is None:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from speechctc.config.section import Section
 from speechctc.core.errors import InputError, first_few
+from speechctc.core.files import read_json
 
 FAMILIES = {"wav2vec2": "Wav2Vec2Model", "hubert": "HubertModel", "wavlm": "WavLMModel"}
 """By ``model_type``, the class of transformers; XLS-R and MMS are of the type of wav2vec 2.0."""
@@ -170,7 +171,7 @@ def _lasting(about: dict[str, Any]) -> dict[str, Any]:
 
 def _values(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
     except OSError:
         raise InputError(f"{path}: cannot be read", "copy or download the whole encoder, with this file") from None
     except ValueError:

@@ -17,7 +17,10 @@ from typing import Any
 MAX_HALF = 900  # characters of each half of a message
 TORCH = "'torch>=2.11,<2.15' 'torchaudio==2.11.*'"  # that work together
 NEEDS_TORCH = f"pip install . in a clone of speechctc, or pip install {TORCH} beside what there is"
+# The name of a draft, and of what a folder was before it was replaced (`speechctc.core.files`).
+DRAFT = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)  # a disk has no space
+DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _END = 300  # of them are the last of a longer one
 
 
@@ -88,8 +91,6 @@ def no_torch() -> InputError:
 
 def of_disk(error: OSError) -> InputError:
     """Return an error of the file system in one line, with what to do; a draft is called by its folder."""
-    from speechctc.core.files import DRAFT  # the help does not load it
-
     name = error.filename2 or error.filename
     path = Path(os.fsdecode(name) if isinstance(name, str | bytes) else "disk")
     place = next((part.parent for part in (path, *path.parents) if DRAFT.fullmatch(part.name)), path)
@@ -110,6 +111,8 @@ def advice_on(error: OSError) -> str:
 def printable(text: str, keep: str = "") -> str:
     r"""Return a text whose control characters are escaped (``\x1b``), so that no terminal obeys them.
 
+    Marks of direction are among them: after one, a terminal may show ``exe.wav`` for ``vaw.exe``.
+
     Parameters
     ----------
     text : str
@@ -118,10 +121,11 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        ascii(letter)[1:-1] if letter not in keep and unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter
-        for letter in text
-    )
+    return "".join(ascii(letter)[1:-1] if letter not in keep and _is_control(letter) else letter for letter in text)
+
+
+def _is_control(letter: str) -> bool:
+    return letter in DIRECTIONS or unicodedata.category(letter) in ("Cc", "Zl", "Zp")
 
 
 def as_utf8(text: str) -> str:

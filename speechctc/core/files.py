@@ -17,7 +17,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -30,7 +29,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from speechctc.core.errors import InputError, as_utf8, printable
+from speechctc.core.errors import DRAFT, InputError, as_utf8, printable
 
 if TYPE_CHECKING:
     from zipfile import ZipInfo
@@ -39,14 +38,13 @@ Read = TypeVar("Read")
 
 LOGGER = logging.getLogger("speechctc")
 
+MOST_JSON = 1 << 26  # bytes of a file of plain values, which take ten times as many in memory
 TRIES = 10  # attempts to read a folder that another process replaces
 MIN_FILES_TO_SYNC = 64  # from this many files on, one flush of all disks is faster than one for each file
 _NO_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _MASK = os.umask(0o077)  # it can only be read by setting it
 os.umask(_MASK)
 
-# The name of a draft, and of what a folder was before it was replaced.
-DRAFT = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 TIMEOUT = 86400.0  # seconds without a change after which a draft is removed
 
 # What a file system answers that cannot flush, or has no locks.
@@ -141,8 +139,13 @@ def put_if_known(draft: Path, path: Path, is_known: Callable[[Path], bool]) -> b
     What is displaced is kept until `is_known`, which gets its path, said that it may go; else it has its name again.
     Nothing is lost that another program saves meanwhile, where the file system can exchange two names, or where that
     program writes into the file and there are hard links. Elsewhere a moment remains in which it is.
+
+    Raises
+    ------
+    OSError
+        From the disk. If it is after the new name, what was displaced has a name of its own, which the error tells.
     """
-    displaced = _displace(draft, path)
+    displaced = displace(draft, path)
     if displaced is None or _is_known(displaced, is_known):
         if displaced not in (None, draft):
             _remove(displaced)
@@ -152,8 +155,11 @@ def put_if_known(draft: Path, path: Path, is_known: Callable[[Path], bool]) -> b
     if displaced != draft:
         os.link(path, draft)
         os.replace(displaced, path)
-    elif not _exchange(draft, path):
-        raise OSError(errno.EIO, f"another program saved this file, and its content is in {draft.name}", str(path))
+    elif not exchange(draft, path):
+        theirs = next(each for each in map(path.with_name, numbered(f"{path.name}.saved")) if not os.path.lexists(each))
+        os.rename(draft, theirs)
+        reason = f"another program saved this file while it was replaced; what it saved is in {theirs.name}"
+        raise OSError(errno.EBUSY, reason, str(path))
     return False
 
 
@@ -164,13 +170,13 @@ def _is_known(displaced: Path, is_known: Callable[[Path], bool]) -> bool:
         return False
 
 
-def _displace(draft: Path, path: Path) -> Path | None:
+def displace(draft: Path, path: Path) -> Path | None:
     """Rename a draft to `path`, and return where that is which had the name; None if there was nothing, or it is lost.
 
     After an exchange, it has the draft's name.
     """
     for _ in range(TRIES):
-        if _exchange(draft, path):
+        if exchange(draft, path):
             return draft
         if os.path.lexists(path):
             break
@@ -191,7 +197,7 @@ def _displace(draft: Path, path: Path) -> Path | None:
     return aside
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def exchange(one: Path, other: Path) -> bool:
     """Exchange the names of two files in one step; return whether the system could."""
     swap = _exchanger()
     return swap is not None and swap(os.fsencode(one), os.fsencode(other)) == 0
@@ -265,10 +271,10 @@ def read_json(path: Path) -> Any:
     ValueError
         The file is not JSON, or is nested too deeply.
     OSError
-        The file cannot be read.
+        The file cannot be read, or is larger than `MOST_JSON`.
     """
     try:
-        return json.loads(readable(path).read_text(encoding="utf-8"))
+        return json.loads(readable(path, MOST_JSON).read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -396,17 +402,27 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def readable(path: Path) -> Path:
+def readable(path: Path, most: int | None = None) -> Path:
     """Return a path to read from, unless to open it may wait forever, or to read it may never end.
+
+    Parameters
+    ----------
+    path : Path
+    most : int, optional
+        Bytes of the largest file of its kind. A file of a few blocks may say that it has terabytes.
 
     Raises
     ------
     OSError
-        There is nothing; or a pipe or a device, or a link to one, that is not named as such: as in ``/dev``.
+        There is nothing; or a pipe or a device, or a link to one, that is not named as such: as in ``/dev``; or it is
+        larger than its kind.
     """
-    mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or _is_open_file(path)):
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode) or _is_open_file(path)):
         raise OSError(errno.EINVAL, "a pipe or a device, not a file", str(path))
+    if most is not None and stat.S_ISREG(status.st_mode) and status.st_size > most:
+        reason = f"{status.st_size / 2**20:,.0f} MiB, where files of its kind have at most {most / 2**20:,.0f}"
+        raise OSError(errno.EINVAL, reason, str(path))
     return path
 
 
@@ -507,8 +523,9 @@ def _draft(path: Path, make: Callable[[Path], int | None]) -> Iterator[Path]:
             try_lock(handle)
         yield draft
     finally:
-        if handle is not None:
-            os.close(handle)
+        with suppress(OSError):  # of a network's disk, which says so at any end of a file; what counts was flushed
+            if handle is not None:
+                os.close(handle)
         _remove(draft)
 
 

@@ -29,6 +29,7 @@ from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from speechctc.core.errors import InputError
+from speechctc.core.standard_streams import open_standard_streams
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -252,6 +253,7 @@ def in_processes(
     WorkFailed
         By the iterator: `work` raised an exception.
     """
+    open_standard_streams()  # else a pipe of the processes could take the place of one
     context = start_method("forkserver" if os.name == "posix" else "spawn")
     if preload and context.get_start_method() == "forkserver":
         context.set_forkserver_preload(list(preload))

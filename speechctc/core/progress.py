@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from speechctc.core.errors import as_utf8, printable
@@ -28,19 +27,23 @@ class Reporter:
     """
 
     def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
         self.quiet = quiet
         self._status: Callable[[str], None] | None = None
 
     def note(self, *texts: str) -> None:
         """Print a line for each text: line ends in it, from names of files or labels, are escaped."""
         for text in texts:
-            self.console.print(_printable(text, keep="\t"), markup=False)
+            self._print(text)
 
     def warn(self, *texts: str) -> None:
         """Print a warning for each text, in one line."""
         for text in texts:
-            self.console.print(_printable(f"warning: {text}", keep="\t"), style="yellow", markup=False)
+            self._print(f"warning: {text}", style="yellow")
+
+    def _print(self, text: str, style: str | None = None) -> None:
+        """Print a line as it is: no ``:ok:`` in a name becomes a picture, no ``[b]`` a style."""
+        self.console.print(_printable(text, keep="\t"), style=style, markup=False, emoji=False)
 
     def track(self, what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
         """Yield items, and show a progress bar of how many of them were worked on."""
@@ -55,14 +58,14 @@ class Reporter:
         if self.quiet or not self.console.is_terminal or total == 0:
             yield lambda steps=1, text="": None
             return
-        name, beside = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
+        name, beside = (TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[text]}"))
         columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         # rich would else write to standard error what the work writes to standard output
         with Progress(name, *columns, beside, console=self.console, transient=True, redirect_stdout=False) as bar:
-            task = bar.add_task(escape(_printable(what)), total=total, text="")
+            task = bar.add_task(_printable(what), total=total, text="")
 
             def advance(steps: int = 1, text: str = "") -> None:
-                bar.update(task, advance=steps, text=escape(_printable(text)))
+                bar.update(task, advance=steps, text=_printable(text))
 
             self._status = lambda text: advance(0, text)
             try:

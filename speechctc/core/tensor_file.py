@@ -42,18 +42,18 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
     _sort_header(path)
 
 
-def load_arrays(path: Path) -> Arrays:
+def load_arrays(path: Path, most: int | None = None) -> Arrays:
     """Return the tensors of a file.
 
     Raises
     ------
     OSError, SafetensorError
-        The file cannot be read.
+        The file cannot be read, or has more than `most` bytes.
     ValueError
         A tensor is of a type that numpy lacks.
     """
     try:
-        return load_file(readable(path))
+        return load_file(readable(path, most))
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"a type of number that is not read: {error}") from None
 
@@ -84,24 +84,24 @@ def rounded(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
     return small
 
 
-def load_weights(path: Path) -> Arrays:
+def load_weights(path: Path, most: int | None = None) -> Arrays:
     """Return the tensors of a file as float32, all finite, those that were `rounded` too.
 
     Raises
     ------
     OSError, SafetensorError
-        The file cannot be read.
+        The file cannot be read, or has more than `most` bytes.
     ValueError
         A weight is infinite or NaN, or a matrix of 8 bits has no factors for its rows.
     """
-    arrays = load_arrays(path)
+    arrays = load_arrays(path, most)
     for name in [name for name, each in arrays.items() if each.dtype == np.int8]:
         factors = arrays.pop(name + SCALE, np.zeros(0))
         if factors.dtype != np.float32 or factors.shape != arrays[name].shape[:1] or not (factors >= 0).all():
             raise ValueError(f"{name} has no factors of its rows")
         with np.errstate(over="ignore", invalid="ignore"):  # which the check below says
             arrays[name] = arrays[name] * _by_row(factors, arrays[name])
-    tensors = {name: each.astype(np.float32) for name, each in arrays.items()}
+    tensors = {name: each.astype(np.float32, copy=False) for name, each in arrays.items()}
     if not all(bool(np.isfinite(tensor).all()) for tensor in tensors.values()):
         raise ValueError("a weight is infinite or NaN")
     return tensors

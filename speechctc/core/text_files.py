@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import gzip
 import io
 import re
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 from speechctc.core.errors import InputError
 from speechctc.core.files import readable
 
+MOST_TEXT = 1 << 28  # bytes of labels or words
+MOST_TABLE = 1 << 30  # bytes of a table, which may be of a whole corpus
 _HEAD = 400  # bytes that are checked for UTF-16 without a byte order mark
 _GZIP = b"\x1f\x8b"
 _SMALL = 1 << 24  # bytes that a gzipped file may always have
@@ -28,15 +31,16 @@ class Text(NamedTuple):
     note: str
 
 
-def read_text(path: Path) -> Text:
+def read_text(path: Path, most: int = MOST_TEXT) -> Text:
     """Read a text file in UTF-8 or UTF-16; any other is read as Windows-1252, and the note says so.
 
     Raises
     ------
     InputError
-        The file cannot be read, or is not text: it has NUL characters, or bytes that Windows-1252 does not have.
+        The file cannot be read, has more than `most` bytes, or is not text: it has NUL characters, or bytes that
+        Windows-1252 does not have.
     """
-    return decode_text(read_bytes(path), path)
+    return decode_text(read_bytes(path, most), path)
 
 
 @cache
@@ -49,25 +53,28 @@ def read_tables(module: str, name: str = "tables.yaml") -> dict[str, Any]:
     return dict(yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader)))
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, most: int = MOST_TEXT) -> bytes:
     """Return what a file holds.
 
     Raises
     ------
     InputError
-        There is no such file, or it cannot be read.
+        There is no such file, it cannot be read, or it has more than `most` bytes.
     """
     try:
-        return readable(path).read_bytes()
+        return readable(path, most).read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file", "check the path") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", "check the path and its permissions") from None
+        fix = "name another file, or divide it" if error.errno == errno.EINVAL else "check the path and its permissions"
+        raise InputError(f"{path}: cannot be read ({error.strerror})", fix) from None
 
 
 def decode_text(raw: bytes, path: Path) -> Text:
     """Decode the bytes of a text file, as `read_text`; `path` is named in messages."""
     encoding = _unicode(raw)
+    if encoding == "utf-8-sig" and (place := raw.find(b"\0")) >= 0:  # before the memory for the text is taken
+        raise _not_text(path, _line(raw, place))
     try:
         text, note = raw.decode(encoding), ""
     except UnicodeDecodeError as error:
@@ -76,9 +83,12 @@ def decode_text(raw: bytes, path: Path) -> Text:
         text, note = _windows(raw, path, error.start)
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "")  # it is where files were joined
     if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise InputError(f"{path}, line {line}: a NUL character, so not a text file", "save it as UTF-8 text")
+        raise _not_text(path, text.count("\n", 0, text.index("\0")) + 1)
     return Text(text, note)
+
+
+def _not_text(path: Path, line: int) -> InputError:
+    return InputError(f"{path}, line {line}: a NUL character, so not a text file", "save it as UTF-8 text")
 
 
 def _unicode(raw: bytes) -> str:
@@ -124,7 +134,7 @@ def read_unpacked(path: Path, what: str) -> str:
         There is no such file, it is cut off, neither UTF-8 nor UTF-16, or larger than its packed size makes plausible.
     """
     try:
-        data = readable(path).read_bytes()
+        data = readable(path, MOST_TABLE).read_bytes()
         text, odd = decode_text(_unpacked(data) if data.startswith(_GZIP) else data, path)
         if odd:
             raise ValueError("not UTF-8")
@@ -136,7 +146,7 @@ def read_unpacked(path: Path, what: str) -> str:
 
 def most_unpacked(size: int) -> int:
     """Return the bytes that a packed file of so many may plausibly unpack to."""
-    return max(_SMALL, _RATIO * size)
+    return min(max(_SMALL, _RATIO * size), MOST_TABLE)
 
 
 def _unpacked(data: bytes) -> bytes:

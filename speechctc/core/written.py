@@ -30,6 +30,7 @@ from typing import Any, TextIO
 from speechctc.core import files
 from speechctc.core.errors import FULL, InputError, first_few
 from speechctc.core.files import draft_file
+from speechctc.core.text_files import MOST_TEXT
 
 RECORD = ".speechctc-written"
 CHECKED = "checked:"  # before the digest of what a person found right; with it, the line is of no content
@@ -175,9 +176,9 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
     """Give a draft its name; what a person saved there up to this moment keeps it, and the draft gets another one."""
     with files.named(path):
         files.commit(draft)  # it may take long: another program may save the file meanwhile
-    digest, own = files.sha256(draft), _digests(_read_record(path.parent), path)
+    digest, is_new = files.sha256(draft), not os.path.lexists(path)
+    own = [] if is_new else _digests(_read_record(path.parent), path)
     try:
-        is_new = not os.path.lexists(path)
         refuse_changed([path], overwrite)
         _append(path, digest)
         if files.put_if_known(draft, path, lambda old: (overwrite and _is_no_folder(old)) or _is_as(old, own)):
@@ -217,7 +218,8 @@ def _read_record(folder: Path) -> bytes:
     record = folder / RECORD
     try:
         plain = record.is_file() and not record.is_symlink()  # it may be a stranger's, or a pipe
-        content = record.read_bytes().replace(b"\r\n", b"\n") if plain else b""  # as git may check it out on Windows
+        content = files.readable(record, MOST_TEXT).read_bytes() if plain else b""
+        content = content.replace(b"\r\n", b"\n")  # as git may check it out on Windows
         return b"\n" + _composed(content) + b"\n"
     except OSError:
         return b""
@@ -246,6 +248,8 @@ def _composed(name: bytes) -> bytes:
 def _digest_of_text(path: Path) -> str:
     """Return the digest of a text as speechctc writes it: in UTF-8, with plain line ends; ``""`` of other files."""
     try:
+        if path.stat().st_size > MOST_TEXT:
+            return ""
         content = path.read_bytes()
         text = content.decode("utf-16" if content[:2] in (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE) else "utf-8-sig")
     except UnicodeDecodeError:

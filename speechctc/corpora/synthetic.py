@@ -394,7 +394,10 @@ def speak_all(speakers: Sequence[Speaker]) -> Iterator[tuple[Speaker, Spoken]]:
                     raise result
                 yield speaker, result
     except WorkerEnded:
-        raise InputError("the process that speaks the corpus was ended from outside", "run it again") from None
+        fix = (
+            "run it again; if it ends there again, eSpeak NG fails at a text: look for an odd one, or a very long word"
+        )
+        raise InputError("the process that speaks the corpus ended", fix) from None
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from speechctc.audio.annotations import MAX_OVERLAP
 from speechctc.audio.recordings import ENDINGS as SOUNDS
 from speechctc.audio.recordings import walk
 from speechctc.core.errors import InputError, optional, with_extra
-from speechctc.core.text_files import Text, most_unpacked, read_text, read_unpacked
+from speechctc.core.text_files import MOST_TABLE, Text, most_unpacked, read_text, read_unpacked
 
 TRANS = ".trans.txt"
 SCP = "wav.scp"
@@ -108,7 +108,7 @@ def _pairs(path: Path, needed: bool = False) -> Iterator[tuple[str, str]]:
     """Yield the first word of each line and the rest; nothing if there is no such file."""
     if not needed and not path.is_file():
         return
-    for line in read_text(path).text.split("\n"):
+    for line in read_text(path, MOST_TABLE).text.split("\n"):
         first, *rest = line.split(None, 1) or [""]
         if first:
             yield first, rest[0].strip() if rest else ""
@@ -432,7 +432,7 @@ def read_cells(path: Path, columns: Iterable[str]) -> Text:
     """Return the text of a table: of an Excel file that of the sheet with the columns, see `read_sheet`."""
     if path.suffix.lower() == ".gz":
         return Text(read_unpacked(path, "a table"), "")
-    return read_sheet(path, columns) if path.suffix.lower() == ENDING else read_text(path)
+    return read_sheet(path, columns) if path.suffix.lower() == ENDING else read_text(path, MOST_TABLE)
 
 
 def read_sheet(path: Path, columns: Iterable[str]) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.inventory import FOUND, Word, named_inventory
 from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.languages import plain_code
-from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
+from speechctc.phones.pronouncer import PhoneMapper, Pronouncer, check_length
 
 if TYPE_CHECKING:
     from speechctc.config.schema import CorpusConfig
@@ -159,6 +160,8 @@ class WordPhones:
         except InputError:
             self._unknown[language] += 1
             raise
+        if (seconds := _seconds(audio, seconds)) is not None:
+            check_length(text, seconds)
         if reader.pronouncer.is_foreign(text):
             self._foreign[language] += 1
             what = f"its words are in a script that {reader.pronouncer.language} does not write"
@@ -172,7 +175,8 @@ class WordPhones:
         if not words:
             raise InputError("no words in it", "for a recording without speech, write [] as its phones")
         phones = tuple(phone for word in words for phone in word.pronunciations[0])
-        self._check_rate(id, phones, audio, seconds)
+        if seconds is not None:
+            self._check_rate(id, phones, seconds)
         self.words[id] = tuple(words)
         reader.utterances += 1
         return phones
@@ -222,16 +226,20 @@ class WordPhones:
         kept = (tuple(phone for phone in reading if phone not in ignored) for reading in word.pronunciations)
         return Word(word.text, tuple(dict.fromkeys(reading for reading in kept if reading)))
 
-    def _check_rate(self, id: str, phones: Sequence[str], audio: Path, seconds: float | None) -> None:
-        try:
-            seconds = sound_file.info(audio).seconds if seconds is None else seconds
-        except InputError:  # reported when the recording is read
-            return
+    def _check_rate(self, id: str, phones: Sequence[str], seconds: float) -> None:
         if len(phones) > MAX_PHONE_RATE * seconds:
             what = f"its transcript has {len(phones)} phones, too many for {seconds:.2f} s"
             raise InputError(what, "check that they belong together")
         if len(phones) < MIN_PHONE_RATE * seconds:
             self._sparse.append(id)
+
+
+def _seconds(audio: Path, seconds: float | None) -> float | None:
+    """Return the duration of a recording, unless it is given; None if it cannot be read, which is reported later."""
+    try:
+        return sound_file.info(audio).seconds if seconds is None else seconds
+    except InputError:
+        return None
 
 
 def _code(name: str) -> str:
@@ -273,7 +281,8 @@ class LanguageWords:
     def learn(self, texts: Iterable[str]) -> None:
         """Read texts whose native phones become the phone set, as do those of all texts read later."""
         for text in texts:
-            self.words(text)
+            with suppress(InputError):  # reported for its utterance
+                self.words(text)
         self._learned = True
 
     def written(self, text: str) -> list[Word]:

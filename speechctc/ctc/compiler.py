@@ -10,25 +10,28 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from speechctc.ctc.cache import temporary_cache, without
+from speechctc.ctc.cache import code_folder, without
 
 with without(".numba_config.yaml"):
     import numba
     from numba import types
     from numba.core import cgutils, config, event
-    from numba.core.caching import FunctionCache
+    from numba.core.caching import CacheImpl, FunctionCache, UserProvidedCacheLocator
     from numba.core.datamodel import models
     from numba.core.registry import cpu_target
     from numba.core.typing.templates import AbstractTemplate, infer_global, signature
     from numba.extending import intrinsic, lower_builtin, overload, register_jitable, register_model
 
 _settings: Any = config
+_caches: Any = CacheImpl
+_choosing = threading.RLock()
 _settings._config_fname = os.devnull
 _settings.reload_config()  # numba may have been loaded before, by another package
 
@@ -40,6 +43,7 @@ __all__ = [
     "AbstractTemplate",
     "FunctionCache",
     "PRIMITIVES",
+    "cache_chosen",
     "cgutils",
     "cpu_target",
     "infer_global",
@@ -68,18 +72,33 @@ def with_cache(compiler: Callable[..., Any], function: Callable[..., Any], *args
         Passed to the compiler.
     """
     _announce_compiling()
-    with suppress(RuntimeError):  # neither the package's folder nor the user's home can be written to
-        return compiler(*args, cache=True, **options)(function)
-    folder = temporary_cache()
-    if folder is None or _settings.CACHE_DIR:
-        return compiler(*args, **options)(function)  # compile in each process
-    _settings.CACHE_DIR = str(folder / "numba")
-    try:
-        return compiler(*args, cache=True, **options)(function)
-    except RuntimeError:
-        return compiler(*args, **options)(function)
-    finally:
-        _settings.CACHE_DIR = ""
+    with cache_chosen() as is_kept, suppress(RuntimeError):  # the folder can no longer be written to
+        if is_kept:
+            return compiler(*args, cache=True, **options)(function)
+    return compiler(*args, **options)(function)  # compile in each process
+
+
+@contextmanager
+def cache_chosen() -> Iterator[bool]:
+    """Let numba find and keep code in `code_folder` meanwhile, and nowhere else; yield False if there is none.
+
+    numba unpickles what it finds, and by itself looks into folders that others may write to, or into one of the
+    working folder, where a user has no home.
+    """
+    folder = code_folder()
+    if folder is None:
+        yield False
+        return
+    ours = {"CACHE_DIR": str(folder), "CACHE_LOCATOR_CLASSES": ""}
+    with _choosing:
+        before = {name: getattr(_settings, name, "") for name in ours}
+        locators, _caches._locator_classes = _caches._locator_classes, [UserProvidedCacheLocator]
+        vars(_settings).update(ours)
+        try:
+            yield True
+        finally:
+            vars(_settings).update(before)
+            _caches._locator_classes = locators
 
 
 @cache

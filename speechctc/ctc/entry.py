@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from speechctc.ctc.compiler import PRIMITIVES, FunctionCache, cpu_target, numba, sources, types, with_cache
+from speechctc.ctc.compiler import (
+    PRIMITIVES,
+    FunctionCache,
+    cache_chosen,
+    cpu_target,
+    numba,
+    sources,
+    types,
+    with_cache,
+)
 from speechctc.ctc.lattice import Sample, Workspace, solve
 from speechctc.ctc.pointers import fetch_and_add, memory, size_of
 from speechctc.ctc.problem import Problem
@@ -193,11 +203,10 @@ def is_compiled(dtype: torch.dtype = torch.float32) -> bool:
 
     Compiling takes some seconds, once per machine, version and type: when it is about to happen, say so.
     """
-    try:
-        stored: Any = FunctionCache(_source(dtype))  # type: ignore[no-untyped-call, unused-ignore]
-        return stored.load_overload(_SIGNATURE, cpu_target.target_context) is not None
-    except RuntimeError:
-        return False
+    with cache_chosen() as is_kept, suppress(RuntimeError):
+        stored: Any = FunctionCache(_source(dtype)) if is_kept else None  # type: ignore[no-untyped-call, unused-ignore]
+        return is_kept and stored.load_overload(_SIGNATURE, cpu_target.target_context) is not None
+    return False
 
 
 def warm_up(dtype: torch.dtype = torch.float32) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from speechctc.ctc.cache import temporary_cache
+from speechctc.ctc.cache import cache_home, temporary_cache
 
 Macros = tuple[tuple[str, int], ...]
 
@@ -189,9 +189,7 @@ def cache_folder() -> Path | None:
     """
     if own := os.environ.get("SPEECHCTC_CACHE"):
         return Path(own)
-    try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "speechctc"
-    except RuntimeError:  # this user has no home
+    if (folder := cache_home()) is None:
         return temporary_cache()
     there = next((place for place in (folder, *folder.parents) if os.path.exists(place)), folder)
     return folder if os.access(there, os.W_OK | os.X_OK) else temporary_cache()

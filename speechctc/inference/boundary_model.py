@@ -228,6 +228,7 @@ def is_stop(phone: str) -> bool:
 
 FILE = "boundaries.safetensors"
 FORMAT = "1"
+_MOST = 1 << 26  # bytes of a file; it has 200 kB
 REACH, EDGE = 0.3, 0.15  # farthest that a boundary is moved, seconds; where silence begins or ends before or after all
 PRIOR = 0.04  # scale of the Laplace distribution of true boundaries around the rough ones, seconds
 
@@ -406,7 +407,7 @@ class BoundaryModel:
             rate = int(about["rate"])
             feature_config(rate)  # refuses a rate that is none
             spread = float(about.get("spread", SPREAD))
-            weights = load_weights(path)
+            weights = load_weights(path, _MOST)
             shift, durations = weights.pop(SHIFT, None), weights.pop(DURATIONS, None)
             named = {name: value.shape for name, value in weights.items()}
             if not 0 < spread < 1000 or named != weight_shapes(*size_of(weights)):

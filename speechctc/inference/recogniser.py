@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
-from speechctc.core.tensor_file import load_weights
+from speechctc.core.tensor_file import load_weights, shapes
 from speechctc.inference.alignment import Aligner, AlignOptions, PhoneMapping
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.decoder import Decoder, Opening
@@ -218,11 +218,12 @@ def load_judge(path: Path, model: Checkpoint) -> Checkpoint:
     net = model.config.model.model_copy(update={"context": 0})
     config = model.config.model_copy(update={"model": net})
     try:
+        wanted: dict[str, tuple[int, ...]] = {**weight_shapes(config, len(model.inventory.phones) + 1)}
+        if shapes(path) != wanted | dict.fromkeys(("normalisation.mean", "normalisation.std"), model.mean.shape):
+            raise ValueError  # before memory is taken
         weights = load_weights(path)
         mean, std = weights.pop("normalisation.mean"), weights.pop("normalisation.std")
-        wanted = weight_shapes(config, len(model.inventory.phones) + 1)
-        found = {name: each.shape for name, each in weights.items()}
-        if found != wanted or not mean.shape == std.shape == model.mean.shape or not (std > 0).all():
+        if not (std > 0).all():
             raise ValueError
     except (OSError, SafetensorError, KeyError, ValueError):
         fix = "use --model english, or export the model again with this version"

@@ -29,7 +29,7 @@ from speechctc.core import files
 from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.optimizers import AdamW
-from speechctc.core.tensor_file import load_weights, save_tensors
+from speechctc.core.tensor_file import load_weights, save_tensors, shapes
 from speechctc.lm.model import ABOUT, Sequences
 from speechctc.lm.ngram import Integers, Reals
 from speechctc.phones.inventory import Inventory, check_labels
@@ -40,6 +40,7 @@ IGNORED = -100  # target of padding, as in torch's cross entropy
 WINDOW = 50  # batches whose utterances are sorted by length together
 
 FORMAT = 1
+_MOST_STATE = 16  # times the size of the weights: an optimiser keeps a few numbers for each
 
 
 class LstmConfig(Section):
@@ -251,18 +252,18 @@ def save_lstm(folder: Path, saved: SavedLstm) -> None:
     files.write_folder(folder, write)
 
 
-def load_lstm(folder: Path, device: str | torch.device = "cpu") -> SavedLstm:
-    """Read a model onto a device.
+def load_lstm(folder: Path, device: str | torch.device = "cpu", with_state: bool = False) -> SavedLstm:
+    """Read a model onto a device; with `with_state`, also the state of its optimiser.
 
     Raises
     ------
     InputError
         It is damaged or has another format version.
     """
-    return files.read_folder(folder, lambda place: _load(place, torch.device(device)))
+    return files.read_folder(folder, lambda place: _load(place, torch.device(device), with_state))
 
 
-def _load(folder: Path, device: torch.device) -> SavedLstm:
+def _load(folder: Path, device: torch.device, with_state: bool) -> SavedLstm:
     try:
         about = files.read_json(folder / ABOUT)
         if about["format"] != FORMAT:
@@ -273,12 +274,15 @@ def _load(folder: Path, device: torch.device) -> SavedLstm:
         config = LstmConfig.model_validate(about["settings"])
         inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
         check_labels(inventory.phones)
+        with torch.device("meta"):  # before memory is taken
+            wanted = PhoneLstm(len(inventory.phones) + 1, config).state_dict()
+        if shapes(folder / "weights.safetensors") != {name: tuple(value.shape) for name, value in wanted.items()}:
+            raise ValueError("weights of other shapes than the settings ask for")
         net = PhoneLstm(len(inventory.phones) + 1, config)
         weights = load_weights(folder / "weights.safetensors")
         net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-        state = (
-            load_file(files.readable(folder / "state.safetensors")) if (folder / "state.safetensors").exists() else {}
-        )
+        saved_state, most = folder / "state.safetensors", _MOST_STATE * sum(each.nbytes for each in weights.values())
+        state = load_file(files.readable(saved_state, most)) if with_state and saved_state.exists() else {}
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError, ValueError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the language model is damaged ({reason})", "use another, or train again") from None

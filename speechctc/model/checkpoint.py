@@ -44,6 +44,9 @@ FORMAT = 1
 LATEST = Path("runs/latest")
 # Fact: how often each phone is among the training labels, of a model without an n-gram of its own.
 FREQUENCIES = "frequencies"
+MOST_NGRAM = 1 << 28  # bytes of an n-gram: 20 million strings
+# A training state has a few numbers for each weight, and one for each utterance.
+_STATE_PER_WEIGHT, _MOST_STATE = 16, 1 << 28
 POINTER = "run: "  # before the path in a file ``runs/latest``, where there are no links
 # The bundled model that is used where none is named and there is no run.
 BUILT_IN = MODELS["english"].folder
@@ -66,7 +69,7 @@ class Checkpoint:
         Epoch, step, dev scores, seed, versions, git revision; plain values. ``dev_utterances``: the ids of dev, where
         it may have been chosen out of the training utterances.
     state : dict of str to ndarray, or to Tensor when it is saved
-        State to resume training from; empty except in a run's ``last/``.
+        State to resume training from; empty except in a run's ``last/``, and where it was not read.
     lm : PhoneLM, optional
         The n-gram to decode with, over the net's classes.
     """
@@ -131,15 +134,15 @@ def arrays_of(tensors: Mapping[str, Tensor]) -> Arrays:
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in tensors.items()}
 
 
-def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint.
+def load_checkpoint(folder: Path, with_state: bool = False) -> Checkpoint:
+    """Read a checkpoint; with `with_state`, also the state to resume training from, which takes twice its memory.
 
     Raises
     ------
     InputError
         The folder is not a checkpoint, is damaged, or has another format version.
     """
-    return files.read_folder(folder, read_checkpoint)
+    return files.read_folder(folder, lambda place: read_checkpoint(place, with_state))
 
 
 def read_inventory(folder: Path) -> Inventory:
@@ -148,7 +151,7 @@ def read_inventory(folder: Path) -> Inventory:
     return Inventory(phones["name"], tuple(phones["list"]))
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
+def read_checkpoint(folder: Path, with_state: bool = False) -> Checkpoint:
     """Read a checkpoint as `load_checkpoint` does, from a folder that `files.read_folder` holds still."""
     about = _read_about(folder)
     config = parse_config(about["config"], f"{folder}/checkpoint.json")
@@ -157,13 +160,15 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         _check_weights(folder / "weights.safetensors", config, inventory)
         tensors = load_weights(folder / "weights.safetensors")
         state = folder / "state.safetensors"
-        training = load_arrays(state) if state.exists() else {}
+        most = _MOST_STATE + _STATE_PER_WEIGHT * sum(each.nbytes for each in tensors.values())
+        training = load_arrays(state, most) if with_state and state.exists() else {}
         weights = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
         mean, std = tensors["normalisation.mean"], tensors["normalisation.std"]
         if not (std > 0).all():
             raise ValueError("normalisation.std has a value that is not above 0")
         ngram = folder / "lm.safetensors"
-        lm = PhoneLM.from_tensors(load_arrays(ngram), len(inventory.phones) + 1) if ngram.exists() else None
+        strings = load_arrays(ngram, MOST_NGRAM) if ngram.exists() else None
+        lm = PhoneLM.from_tensors(strings, len(inventory.phones) + 1) if strings else None
     except (OSError, SafetensorError, KeyError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None

@@ -1,9 +1,4 @@
-"""eSpeak NG through ctypes: its languages, its speech with the time of every phoneme, and its phones in IPA.
-
-The library has one state for the whole process, and some of it is kept between calls, such as the phase of a voice's
-flutter. So speech is the same to the bit only from a new process with the same calls in the same order. The library
-is not thread-safe.
-"""
+"""eSpeak NG: its languages, its speech with the time of every phoneme, and its phones in IPA."""
 
 from __future__ import annotations
 
@@ -12,33 +7,30 @@ import random
 import re
 import struct
 import unicodedata
-from collections.abc import Iterator, Sequence
-from ctypes import POINTER, c_char, c_char_p, c_int, c_long, c_short, c_size_t, c_ubyte, c_uint, c_void_p
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count, takewhile
+from itertools import starmap
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, with_extra
 from speechctc.phones.articulation import SOUNDS
+from speechctc.phones.espeak_library import Library
+from speechctc.phones.espeak_process import EspeakProcess
 from speechctc.phones.inventory import TABLES, TIES, pairs
 from speechctc.phones.languages import ALONE, LISTED, Voice, alias_note, find_voice
-
-# of speak_lib.h
-_SYNCHRONOUS, _PHONEME_EVENTS, _PHONEME_IPA, _UTF8 = 2, 1, 2, 1
-_END_OF_LIST, _WORD, _PHONEME = 0, 1, 7
-_RATE, _PITCH = 1, 3
-_MAX_CHOICES = 20  # voices in a row without speech: with 28, the queue of the library drops the first phoneme
-_STRESS = {False: "',%=", True: "ˈˌ"}  # marks before a name, by `ipa`
 
 _INDIC = map(chr, range(0x900, 0xE00))
 _WHOLE = {parts: letter for letter in _INDIC if len(parts := unicodedata.normalize("NFC", letter)) == 2}
 _WHOLE |= dict(zip("।॥۔،؛؟", "...,;?", strict=True))
 _DOTTED = re.compile("|".join(_WHOLE) + r"|(?<!\S)\.(?=[ؠ-ۓ])")
+
+LONGEST = 2000  # characters that eSpeak NG reads at once
+_SENTENCE = re.compile(r"[.?!。？！।۔][\"'”’)]*\s+")
 
 LATIN = "LATIN"
 _READERS = {script: frozenset(languages.split()) for script, languages in TABLES["scripts"].items()}
@@ -53,8 +45,6 @@ _LENGTH_MARKS = re.compile("[:ː]+")
 _UNNAMED = re.compile("[0-9`]+")  # tones, and a mark on vowels of Cherokee and Latvian
 _LANGUAGE = re.compile(r"\((.*)\)")
 _MODIFIERS = ("Lm", "Mn", "Sk")  # Unicode's categories of length, aspiration, diacritics
-
-FAST = 400  # words a minute: speech is made only for its phonemes, which do not depend on the rate
 
 
 class Phoneme(NamedTuple):
@@ -90,27 +80,6 @@ class Speech:
     words: tuple[WordStart, ...] = ()
 
 
-class _Id(ctypes.Union):
-    _fields_ = [("number", c_int), ("name", c_char_p), ("string", c_char * 8)]
-
-
-class _Event(ctypes.Structure):
-    _fields_ = [
-        ("type", c_int), ("unique_identifier", c_uint), ("text_position", c_int), ("length", c_int),
-        ("audio_position", c_int), ("sample", c_int), ("user_data", c_void_p), ("id", _Id),
-    ]  # fmt: skip
-
-
-class _Voice(ctypes.Structure):
-    _fields_ = [
-        ("name", c_char_p), ("languages", c_void_p), ("identifier", c_char_p), ("gender", c_ubyte), ("age", c_ubyte),
-        ("variant", c_ubyte), ("reserved", c_ubyte), ("score", c_int), ("spare", c_void_p),
-    ]  # fmt: skip
-
-
-_Callback = ctypes.CFUNCTYPE(c_int, POINTER(c_short), c_int, POINTER(_Event))
-
-
 class Synthesiser:
     """eSpeak NG in this process.
 
@@ -125,58 +94,26 @@ class Synthesiser:
         The package espeakng-loader, which contains the library and its voices, is not installed or does not load.
     """
 
-    # The synthesiser that the library works for: it has one voice and one callback.
-    _active: ClassVar[Synthesiser | None] = None
-    _choices: ClassVar[int] = 0  # how many voices were chosen since the library spoke
-
     def __init__(self, ipa: bool = False) -> None:
-        self._library, self.data = _load()
-        self._options = _PHONEME_EVENTS | (_PHONEME_IPA if ipa else 0)
-        self._callback = _Callback(self._receive)  # kept, because the library has only its address
-        self._choice: tuple[str, int, int] | None = None
-        self.rate = 0
-        self._activate()
-        self.version = str(self._library.espeak_Info(None).decode()).split()[0]
-        self._stress = _STRESS[ipa]
-        self._variants = self.data / "voices" / "!v"
-        self._blocks: list[NDArray[np.int16]] = []
-        self._phonemes: list[Phoneme] = []
-        self._words: list[WordStart] = []
-        self._keep = True
-
-    def _activate(self) -> None:
-        """Take over the library from another synthesiser of this process."""
-        if Synthesiser._active is self:
-            return
-        self.rate = int(self._library.espeak_Initialize(_SYNCHRONOUS, 0, str(self.data).encode(), self._options))
-        if self.rate <= 0:
+        library, self.data = _paths()
+        self._library = Library(library, str(self.data), ipa)
+        self.version, self.rate = self._library.version, self._library.rate
+        if not self.rate:
             raise InputError(f"eSpeak NG does not start with its data in {self.data}", "reinstall espeakng-loader")
-        self._library.espeak_SetSynthCallback(self._callback)
-        Synthesiser._active = self
-        if self._choice is not None:
-            self._set(*self._choice)
+        self._variants = self.data / "voices" / "!v"
 
     @staticmethod
     def check() -> None:
         """Raise `InputError` if eSpeak NG is not installed."""
-        _load()
+        _paths()
 
     def voices(self) -> list[Voice]:
         """Return the voices of all languages, without variants; without those whose dictionary is not there."""
-        listed = self._library.espeak_ListVoices(None)
-        found = (each.contents for each in takewhile(bool, (listed[k] for k in count())))
-        named = (Voice(each.name.decode(), tuple(_codes(each.languages)), each.identifier.decode()) for each in found)
-        return [voice for voice in named if self.dictionary(voice).is_file()]
-
-    def dictionary(self, voice: Voice) -> Path:
-        """Return the compiled dictionary of a voice: the one that its file names, or else that of its language."""
-        about = (self.data / "lang" / voice.file).read_text(encoding="utf-8")
-        named = re.search(r"^dictionary\s+(\S+)", about, re.MULTILINE)
-        return self.data / f"{named[1] if named else voice.languages[0].partition('-')[0]}_dict"
+        return _voices(self._library.voices(), self.data)
 
     def seed(self, number: int) -> None:
         """Seed the noise of breathy voices."""
-        self._library.espeak_ng_SetRandSeed(c_long(number))
+        self._library.seed(number)
 
     def choose(self, variant: str, words_per_minute: int, pitch: int, voice: str = "en-us") -> None:
         """Choose how to speak.
@@ -195,74 +132,47 @@ class Synthesiser:
         name = f"{voice}+{variant}" if variant else voice
         # eSpeak NG ignores a variant that does not exist
         missing = variant and not (self._variants / variant).is_file()
-        self._activate()
-        if missing or not self._set(name, words_per_minute, pitch):
+        if missing or not self._library.choose(name, words_per_minute, pitch):
             raise InputError(f"eSpeak NG {self.version} has no voice {name}", "install espeakng-loader 0.2.4")
-        self._choice = (name, words_per_minute, pitch)
-        Synthesiser._choices += 1
-        if Synthesiser._choices == _MAX_CHOICES:
-            self.speak("", keep=False)
-
-    def _set(self, name: str, words_per_minute: int, pitch: int) -> bool:
-        """Set a voice, a rate and a pitch; return whether there is such a voice."""
-        if self._library.espeak_SetVoiceByName(name.encode()):
-            return False
-        self._library.espeak_SetParameter(_RATE, words_per_minute, 0)
-        self._library.espeak_SetParameter(_PITCH, pitch, 0)
-        return True
 
     def speak(self, text: str, keep: bool = True) -> Speech:
         """Speak a text without control characters; without `keep`, samples are not kept."""
-        self._activate()
-        Synthesiser._choices = 0
-        self._blocks, self._phonemes, self._words, self._keep = [], [], [], keep
-        encoded = text.encode()
-        if self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 1, 0, _UTF8, None, None):
-            raise RuntimeError(f"eSpeak NG could not speak {text!r}")
-        samples = np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.int16)
-        return Speech(samples, tuple(self._phonemes), tuple(self._words))
-
-    def _receive(self, samples: Any, count: int, events: Any) -> int:
-        """Keep a block of samples and its events; 0 asks for more."""
-        if self._keep and samples and count > 0:
-            self._blocks.append(np.ctypeslib.as_array(samples, (count,)).copy())
-        k = 0
-        while events[k].type != _END_OF_LIST:
-            if events[k].type == _PHONEME:
-                # a name of more than 8 bytes is cut, perhaps inside a character
-                name = bytes(events[k].id.string).decode(errors="ignore").lstrip(self._stress)
-                self._phonemes.append(Phoneme(events[k].sample, name))
-            elif events[k].type == _WORD:
-                self._words.append(WordStart(events[k].text_position - 1, len(self._phonemes)))
-            k += 1
-        return 0
+        self._library.speak(text, keep)
+        samples = np.frombuffer(bytearray().join(self._library.samples), np.int16)
+        return Speech(
+            samples, tuple(starmap(Phoneme, self._library.phonemes)), tuple(starmap(WordStart, self._library.words))
+        )
 
 
-def _codes(address: int) -> Iterator[str]:
-    """Yield the codes of a voice's languages: each is preceded by a byte of priority, and a 0 ends the list."""
-    while address and ctypes.string_at(address, 1) != b"\0":
-        code = ctypes.string_at(address + 1)
-        yield code.decode()
-        address += len(code) + 2
+def _paths() -> tuple[str, Path]:
+    """Return the library and the folder of its data.
 
-
-def _load() -> tuple[ctypes.CDLL, Path]:
-    """Return the library and the folder of its data."""
+    Raises
+    ------
+    InputError
+        It is not installed, or does not load.
+    """
     try:
         import espeakng_loader
 
-        library = ctypes.CDLL(espeakng_loader.get_library_path())
-        data = Path(espeakng_loader.get_data_path())
+        library, data = str(espeakng_loader.get_library_path()), Path(espeakng_loader.get_data_path())
+        ctypes.CDLL(library)
     except (ImportError, OSError, RuntimeError) as error:
         what = f"this needs the synthesiser eSpeak NG, which does not load ({error})"
         raise InputError(what, with_extra("words")) from None
-    library.espeak_Info.restype = c_char_p
-    library.espeak_Info.argtypes = [c_void_p]
-    library.espeak_ListVoices.restype = POINTER(POINTER(_Voice))
-    library.espeak_ListVoices.argtypes = [c_void_p]
-    library.espeak_ng_SetRandSeed.argtypes = [c_long]
-    library.espeak_Synth.argtypes = [c_char_p, c_size_t, c_uint, c_int, c_uint, c_uint, c_void_p, c_void_p]
     return library, data
+
+
+def _voices(listed: Iterable[tuple[str, Iterable[str], str]], data: Path) -> list[Voice]:
+    named = (Voice(name, tuple(codes), file) for name, codes, file in listed)
+    return [voice for voice in named if _dictionary(voice, data).is_file()]
+
+
+def _dictionary(voice: Voice, data: Path) -> Path:
+    """Return the compiled dictionary of a voice: the one that its file names, or else that of its language."""
+    about = (data / "lang" / voice.file).read_text(encoding="utf-8")
+    named = re.search(r"^dictionary\s+(\S+)", about, re.MULTILINE)
+    return data / f"{named[1] if named else voice.languages[0].partition('-')[0]}_dict"
 
 
 def foreign_script(text: str, language: str) -> bool:
@@ -407,30 +317,39 @@ class Reader:
     """
 
     def __init__(self, language: str, instead: str = ALONE) -> None:
-        self._speaker = _speaker()
+        self._process = _process()
         self._voice = find_voice(language, voices(), instead)
         self.language = self._voice.languages[0]
         self.note = alias_note(language, self._voice)
-        self.dictionary = self._speaker.dictionary(self._voice)
+        self.dictionary = _dictionary(self._voice, _paths()[1])
 
     def read(self, text: str) -> list[SpokenWord]:
         """Return the words of a text in order; words that eSpeak NG joins ("of the") are one.
 
         Their characters are counted in the text as `readable` returns it.
+
+        Raises
+        ------
+        InputError
+            eSpeak NG fails at the text.
         """
-        _choose(self._voice.file)
-        speech = self._speaker.speak(readable(text), keep=False)
-        made = ipa_phones([phoneme.name for phoneme in speech.phonemes], self.language)
-        starts = speech.words or (WordStart(0, 0),)
-        ends = [word.phoneme for word in starts[1:]] + [len(speech.phonemes)]
-        words = []
+        words, start = list[SpokenWord](), 0
+        for piece in _pieces(readable(text)):
+            words += [word._replace(character=word.character + start) for word in self._read(piece)]
+            start += len(piece)
+        return words
+
+    def _read(self, text: str) -> Iterator[SpokenWord]:
+        names, found = self._process.read(self._voice.file, text)
+        made = ipa_phones(names, self.language)
+        starts = [WordStart(*each) for each in found] or [WordStart(0, 0)]
+        ends = [word.phoneme for word in starts[1:]] + [len(names)]
         for start, end in zip(starts, ends, strict=True):
             inside = [piece for piece in made if start.phoneme <= piece.phoneme < end]
             if inside:
                 labels = tuple(piece.label for piece in inside)
                 native = tuple(piece.language in self._voice.languages for piece in inside)
-                words.append(SpokenWord(start.character, labels, native, frozenset(piece.language for piece in inside)))
-        return words
+                yield SpokenWord(start.character, labels, native, frozenset(piece.language for piece in inside))
 
     def can_read(self, word: str, languages: frozenset[str]) -> bool:
         """Return False for a word in a script that none of the languages it was read in writes.
@@ -438,6 +357,19 @@ class Reader:
         eSpeak NG names the letters of such words, or says "Chinese letter".
         """
         return not any(foreign_script(word, language) for language in languages)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield a text in pieces that eSpeak NG reads at once, as its time grows as the square of a text's length.
+
+    A piece ends with a sentence if it can, else with a word.
+    """
+    while len(text) > LONGEST:
+        ends = [*_SENTENCE.finditer(text, 0, LONGEST)]
+        end = ends[-1].end() if ends else text.rfind(" ", 1, LONGEST) + 1 or LONGEST
+        yield text[:end]
+        text = text[end:]
+    yield text
 
 
 def readable(text: str) -> str:
@@ -457,24 +389,15 @@ def _visible(letter: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _speaker() -> Synthesiser:
-    return Synthesiser(ipa=True)
+def _process() -> EspeakProcess:
+    library, data = _paths()
+    return EspeakProcess(library, str(data))
 
 
 @lru_cache(maxsize=1)
 def voices() -> tuple[Voice, ...]:
     """Return the voices of all languages, without variants."""
-    return tuple(_speaker().voices())
-
-
-_chosen = [""]  # the voice of the one library of this process
-
-
-def _choose(voice: str) -> None:
-    """Choose a voice, unless it is chosen already: each time eSpeak NG reads its dictionary from disk."""
-    if _chosen[0] != voice:
-        _speaker().choose("", FAST, 50, voice)
-        _chosen[0] = voice
+    return tuple(_voices(_process().voices(), _paths()[1]))
 
 
 # Words of random letters to read: they have 98.5 % or more of the phones of transcripts, in each of 37 languages.

@@ -30,6 +30,8 @@ _PROBABILITY = re.compile(r"\d*\.\d+|\d+\.\d*|[01]")
 _STRESS = "ˈˌ"
 MAX_UNSURE = 3  # words that are too few to tell whether they are in IPA
 
+CHARACTER_RATE, CHARACTERS = 100.0, 500  # a second, and beside these: nobody speaks so fast
+
 PhoneNotation = Literal["ipa", "english", "arpabet"]
 
 _CMU = {symbol: label for label, symbols in TABLES["cmu"].items() for symbol in symbols.split()}
@@ -98,6 +100,17 @@ def read_dictionary(path: Path) -> Dictionary:
         ranked = sorted(readings, key=lambda reading: -reading[0])
         words[word] = tuple(dict.fromkeys(tuple(spelling[phone] for phone in phones) for _, phones in ranked))
     return Dictionary(file, words, tuple(sorted(set(spelling.values()))), arpabet, note)
+
+
+def check_length(text: str, seconds: float) -> None:
+    """Raise an `InputError` if a text has far more characters than can be said in so many seconds.
+
+    It is checked before the text is read, as reading takes time and memory.
+    """
+    count = sum(not letter.isspace() for letter in text)
+    if count > CHARACTERS + CHARACTER_RATE * seconds:
+        what = f"its words have {count:,} characters, too many for {seconds:.2f} s"
+        raise InputError(what, "check that they belong together")
 
 
 def word_key(word: str) -> str:

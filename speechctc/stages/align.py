@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording
 from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.parallel import attempt, map_in_threads
@@ -34,7 +35,7 @@ from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.label_rules import may_be_phone
-from speechctc.phones.pronouncer import Pronouncer
+from speechctc.phones.pronouncer import Pronouncer, check_length
 
 PhrasesOrError = tuple[Phrase, ...] | InputError  # a transcript to place, or the reason why there is none
 EXAMPLES = 8  # words without a pronunciation, to be named
@@ -234,6 +235,8 @@ def _phrases(task: Task, inventory: Inventory, placing: Placing) -> PhrasesOrErr
         return transcript
     where = f" in {transcript.file}" if transcript.file else ""
     try:
+        if placing.pronouncer and (sound := attempt(sound_file.info, path)) and not isinstance(sound, InputError):
+            check_length(" ".join(transcript.labels), sound.seconds)
         parts = transcript.phrases if len(transcript.phrases) > 1 else ()
         whole = Phrase(*WHOLE, _items(transcript.labels, inventory, placing))  # all: errors name all unknown words
         phrases = [Phrase(each.start, each.end, _items(each.labels, inventory, placing)) for each in parts]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording, name_of, speaker_of
 from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_extra
+from speechctc.core.files import read_json
 from speechctc.corpora.transcripts import Task
 from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet
 from speechctc.inference.output import OutputOptions
@@ -141,7 +141,7 @@ def read_scores(files: Iterable[Path]) -> Scores:
     said, about, remarks, symbols = list[Said](), set[str](), list[Remark](), set[str]()
     for file in files:
         try:
-            result = json.loads(file.read_text(encoding="utf-8"))
+            result = read_json(file)
             about.add(result["about"])
             symbols.add(result.get("symbols", "own"))
             is_unfit = bool(result.get("is_unfit"))
@@ -399,7 +399,7 @@ def _key(name: Path) -> str:
 def _told(file: Path) -> dict[str, Any]:
     """Return what a file of scores says; nothing if it is none."""
     try:
-        result = json.loads(file.read_text(encoding="utf-8"))
+        result = read_json(file)
     except (OSError, ValueError):
         return {}
     return result if isinstance(result, dict) else {}

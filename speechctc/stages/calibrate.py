@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -217,7 +216,7 @@ def _read_ratings(table: Path) -> list[_Rated]:
         try:
             path, rating = table.parent / row["file"], float(row["rating"])
             if path not in known:
-                known[path] = json.loads(path.read_text(encoding="utf-8"))
+                known[path] = files.read_json(path)
             number = int(row["phone"])
             if number < 1 or not math.isfinite(rating):
                 raise ValueError

@@ -113,7 +113,7 @@ class LstmTraining:
         for folder in (self.run.last, self.run.best):
             files.settle_folder(folder)
             if (folder / ABOUT).exists():
-                saved = load_lstm(folder)
+                saved = load_lstm(folder, with_state=folder == self.run.last)
                 if saved.facts.get("data") != self.data:
                     what = f"{self.run.folder}: it was trained on another text"
                     raise InputError(what, "name another folder with --out")

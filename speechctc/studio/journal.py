@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from speechctc.core import written
 from speechctc.core.errors import InputError, advice_on
-from speechctc.core.files import append, flush, locked, write_bytes
+from speechctc.core.files import append, flush, locked, readable, write_bytes
 from speechctc.inference.segmenter import Segment
 from speechctc.phones.inventory import nfc
 
@@ -29,6 +29,7 @@ DIGITS = 4  # of times: 0.1 ms, as in TextGrids
 MIN_PHONE_SECONDS = 0.005  # seconds of a phone
 NEW = 0.08  # seconds of a phone that is inserted in a pause
 MAX_LABEL_CHARACTERS = 40  # characters
+MOST = 1 << 30  # bytes of a journal; a correction takes some 200, an hour that is placed again 20 million
 TOUCH = 0.0002  # seconds between phones that count as touching
 
 
@@ -371,7 +372,7 @@ class Journal:
         """
         written.refuse_odd(self.path)
         try:
-            content = self.path.read_bytes()
+            content = readable(self.path, MOST).read_bytes()
         except FileNotFoundError:
             content = b""
         except OSError as error:

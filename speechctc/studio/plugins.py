@@ -23,6 +23,7 @@ from speechctc.audio.eaf import xml_text
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import module_command
+from speechctc.core.standard_streams import open_standard_streams
 
 TEMPLATES = Path(__file__).with_name("templates")
 ELAN, PRAAT = "elan-speechctc", "plugin_speechctc"
@@ -288,4 +289,5 @@ def write_tier(path: Path, segments: Sequence[Mapping[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
+    open_standard_streams()
     for_praat(*sys.argv[2:]) if sys.argv[1] == "praat" else for_elan()

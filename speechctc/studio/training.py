@@ -25,6 +25,7 @@ from speechctc.audio.sound_file import write_wav
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, check_torch, first_few
 from speechctc.core.parallel import OWN_GROUP, STOP, module_command
+from speechctc.core.standard_streams import open_standard_streams
 from speechctc.corpora.corpus_builder import shuffled
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
@@ -361,7 +362,7 @@ class Training:
     def _curve(self, number: int) -> list[dict[str, Any]]:
         points, text = [], ""
         with suppress(OSError, ValueError):
-            text = files.readable(self._round(number) / "run" / "metrics.jsonl").read_text("utf-8")
+            text = files.readable(self._round(number) / "run" / "metrics.jsonl", files.MOST_JSON).read_text("utf-8")
         for line in text.splitlines():
             with suppress(ValueError, LookupError, TypeError, OverflowError, RecursionError):
                 entry = json.loads(line)
@@ -547,4 +548,5 @@ def _write(piece: Piece, sound: Waveform, stem: Path) -> None:
 
 
 if __name__ == "__main__":
+    open_standard_streams()
     sys.exit(main())

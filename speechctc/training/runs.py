@@ -193,7 +193,7 @@ class Run:
         """
         if not self.metrics.exists():
             return []
-        lines = files.readable(self.metrics).read_bytes().splitlines()
+        lines = files.readable(self.metrics, files.MOST_JSON).read_bytes().splitlines()
         return [self._epoch(number, line) for number, line in enumerate(lines, start=1)]
 
     def _epoch(self, number: int, line: bytes) -> dict[str, Any]:

@@ -287,7 +287,7 @@ class Trainer:
         self._saved_at = time.monotonic()
 
     def _restore(self) -> None:
-        checkpoint = load_checkpoint(self.run.last)
+        checkpoint = load_checkpoint(self.run.last, with_state=True)
         if checkpoint.inventory != self.data.inventory:
             raise InputError(f"{self.run.folder}: begun with another phone set", "name another folder with --run")
         try:

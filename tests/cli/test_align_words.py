@@ -197,3 +197,13 @@ def test_words_in_ipa_are_their_own_pronunciation(speechctc: Command, here: Path
     )
     assert "words in IPA, read as they are written: 3 (kʰan, ʔuɬ, xupi)" in said.err
     assert [phone.label for phone in read_textgrid(here / "placed/b.TextGrid", "phones")] == list("xupi")
+
+
+def test_words_that_end_espeak_are_an_error_of_their_recording(speechctc: Command, here: Path) -> None:
+    for name, words in (("a", "scale drop"), ("b", "'s" * 80), ("c", "<break/>" * 4000)):
+        write_words(f"{name}.wav", ["scale", "drop"])
+        Path(f"{name}.txt").write_text(words)
+    given = ("--words", ".", "--dictionary", "d.dict", "--language", "en-us", "--format", "json", "--out", "out/")
+    done = speechctc("align", "a.wav", "b.wav", "c.wav", *given)
+    assert done.status == 1 and (here / "out" / "a.json").exists() and not (here / "out" / "b.json").exists()
+    assert "b.wav: eSpeak NG failed at" in done.err and "c.wav: its words have 32,000 characters" in done.err

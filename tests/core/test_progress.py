@@ -34,6 +34,18 @@ def on_a_terminal() -> tuple[Reporter, io.StringIO]:
     return reporter, shown
 
 
+def test_names_and_labels_are_printed_as_they_are() -> None:
+    reporter, shown = on_a_terminal()
+    for name in ("talk:ok:1.wav", "a:o: :smile:", "[b]x[/b] [red]", "C:\\x\\[/]"):
+        reporter.note(name)
+        reporter.warn(name)
+        with reporter.progress(name, 2) as advance:
+            advance(1, name)
+        assert shown.getvalue().count(name) >= 4
+    reporter.note("talk\u202evaw.exe \u2067 \u200f\u061c")
+    assert "talk\\u202evaw.exe \\u2067 \\u200f\\u061c" in shown.getvalue()
+
+
 def test_results_go_to_standard_output_while_a_bar_is_shown() -> None:
     reporter, shown = on_a_terminal()
     out = sys.stdout

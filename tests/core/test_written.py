@@ -94,7 +94,7 @@ def test_a_kill_while_writing_leaves_nothing_that_looks_like_a_persons(
         raise SystemExit
 
     with monkeypatch.context() as patched, pytest.raises(SystemExit):
-        for place, name in {"record": [(os, "write")], "replace": [(os, "replace"), (files, "_exchange")]}[moment]:
+        for place, name in {"record": [(os, "write")], "replace": [(os, "replace"), (files, "exchange")]}[moment]:
             patched.setattr(place, name, killed)
         written.write_text(file, "after")
     assert file.read_text() == "before" and written.changed([file]) == []
@@ -196,7 +196,7 @@ def test_what_a_person_saves_while_a_result_gets_its_name_is_kept(
         if place != file:
             os.rename(place, file)
 
-    name = {"flush": "fsync", "rename": "_displace"}[moment]
+    name = {"flush": "fsync", "rename": "displace"}[moment]
     owner = os if moment == "flush" else files
     real, left = getattr(owner, name), [None]
 
@@ -224,7 +224,7 @@ def without(patch: pytest.MonkeyPatch, system: str) -> None:
         if files._exchanger() is None:
             pytest.skip("this system cannot")
         return
-    patch.setattr(files, "_exchange", lambda one, other: False)
+    patch.setattr(files, "exchange", lambda one, other: False)
     if system == "has neither":
         patch.setattr(os, "link", refuse)
 
@@ -264,14 +264,31 @@ def test_a_record_that_fails_after_the_name_is_given_fails_nothing(
 ) -> None:
     file = tmp_path / "a.txt"
     written.write_text(file, "one")
-    real = written._append
+    real = files.append
 
-    def append(path: Path, digest: str, times: int = 1) -> None:
+    def append(handle: int, content: bytes) -> None:
         if file.read_text() == "two":
             raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / written.RECORD))
-        real(path, digest, times)
+        real(handle, content)
 
-    monkeypatch.setattr(written, "_append", append)
+    monkeypatch.setattr(files, "append", append)
     written.write_text(file, "two")
     assert file.read_text() == "two" and written.changed([file]) == []
     assert "a.txt: saved, but" in caplog.text and "No space left on device" in caplog.text
+
+
+def test_what_a_person_saved_is_kept_even_where_it_cannot_be_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch, "exchanges names")
+    file, real, left = tmp_path / "a.txt", files.exchange, [True, False]
+    written.write_text(file, "ours")
+
+    def exchange(one: Path, other: Path) -> bool:
+        file.write_text("mine") if left[0] else None
+        return left.pop(0) and real(one, other)
+
+    monkeypatch.setattr(files, "exchange", exchange)
+    with pytest.raises(OSError, match=r"what it saved is in a\.txt\.saved"):
+        written.write_text(file, "newer")
+    assert (tmp_path / "a.txt.saved").read_text() == "mine" and file.read_text() == "newer"

@@ -199,3 +199,12 @@ def test_the_config_of_the_universal_set(recordings: Path) -> None:
     train = by_language(recordings, *rows)
     corpus = read_corpus(load_config("ipa", [f"corpus.tables={{train: {train}, dev: {silence(train)}}}"]).corpus)
     assert phones(corpus) == {"1": "tʃ e ɪ n d b ɔ ɪ", "2": "ʈʂ ɨ ʈʂ o ŋ", "3": "p a d ɪ k a s s i a a s"}
+
+
+def test_words_that_end_espeak_or_are_too_many_to_read_are_left_out_and_named(recordings: Path) -> None:
+    breaks = "'s" * 80  # a buffer of eSpeak NG overflows
+    rows = (f"1\ta.wav\t{breaks}", "2\tb.wav\t" + "<break/>" * 4000, "3\tc.wav\tthe cat sat")
+    corpus = read(table(recordings, "t", *rows), language="en")
+    reasons = {each.id: each.reason for each in corpus.rejected["train"]}
+    assert "eSpeak NG failed at" in reasons["1"] and "32,000 characters, too many for 1.00 s" in reasons["2"]
+    assert [utterance.id for split in corpus.splits.values() for utterance in split] == ["3"]

@@ -184,9 +184,9 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.
 def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", lambda: tmp_path)  # the user's own may be read-only
     monkeypatch.delenv("SPEECHCTC_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", os.path.join("somewhere", "else"))
-    assert cubins.cache_folder() == Path("somewhere/else/speechctc")
-    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "else"))
+    assert cubins.cache_folder() == tmp_path / "else" / "speechctc"
+    monkeypatch.setenv("XDG_CACHE_HOME", os.path.join("in", "the working folder"))
     assert cubins.cache_folder() == tmp_path / ".cache" / "speechctc"
 
 

@@ -16,7 +16,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from speechctc.core.files import DRAFT
+from speechctc.core.errors import DRAFT
 from tests.command import run_command
 
 Act = Callable[[Path], object]

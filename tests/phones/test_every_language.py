@@ -75,10 +75,11 @@ def speaker() -> Synthesiser:
 
 def names_of(speaker: Synthesiser, mnemonic: bytes) -> list[str]:
     """Return the names of the phonemes that eSpeak NG speaks for one of its mnemonics."""
-    speaker._phonemes, speaker._blocks, speaker._keep = [], [], False
+    library = speaker._library
+    library.phonemes, library.samples, library._keep = [], [], False
     text = b"[[" + mnemonic + b"]]"
-    speaker._library.espeak_Synth(text, len(text) + 1, 0, 1, 0, 1 | 0x100, None, None)  # UTF-8, phonemes in brackets
-    return [phoneme.name for phoneme in speaker._phonemes]
+    library._library.espeak_Synth(text, len(text) + 1, 0, 1, 0, 1 | 0x100, None, None)  # UTF-8, phonemes in brackets
+    return [name for _, name in library.phonemes]
 
 
 def test_each_phoneme_of_each_language_is_ipa(speaker: Synthesiser) -> None:

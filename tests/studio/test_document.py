@@ -412,7 +412,7 @@ def test_a_textgrid_is_no_pipe_and_no_folder(tmp_path: Path, kind: str, when: st
     assert not path.is_file()
 
 
-@pytest.mark.parametrize("moment", [(os, "fsync"), (files, "_displace")], ids=["flush", "rename"])
+@pytest.mark.parametrize("moment", [(os, "fsync"), (files, "displace")], ids=["flush", "rename"])
 def test_what_another_program_saves_while_the_textgrid_is_written_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: tuple[Any, str]
 ) -> None:

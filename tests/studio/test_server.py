@@ -571,3 +571,21 @@ def test_recognition_grows_and_stops(
         wait_for(lambda: not studio.recognitions.status())
         labels = [phone.label for phone in studio.folder.document("a.wav").phones]
         assert labels == SONG and not client.get("/api/overview").json()["problems"]
+
+
+@pytest.mark.parametrize(
+    "path", ["a.wav.journal", "../talks-studio/round-1/round.json", "../talks-studio/round-1/run/metrics.jsonl"]
+)
+def test_a_file_that_says_it_has_terabytes_is_not_read(tmp_path: Path, path: str) -> None:
+    place = tmp_path / "talks"
+    place.mkdir()
+    write_labelled(place / "a.wav", ["a", "b"])
+    (place / path).parent.mkdir(parents=True, exist_ok=True)
+    if "run" in path:
+        (place / path).parent.with_name("round.json").write_text('{"state": "done"}')
+    (place / path).touch()
+    os.truncate(place / path, 1 << 40)
+    with client_of(place) as (client, _):
+        (row,) = client.get("/api/overview").json()["recordings"]
+        assert row["state"] == ("unreadable" if "journal" in path else "corrected")
+        assert "journal" not in path or "MiB" in row["problem"]
