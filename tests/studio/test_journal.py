@@ -64,9 +64,17 @@ def test_a_full_disk_takes_back_what_was_written(tmp_path: Path, monkeypatch: py
     assert Journal(journal.path).read() == [{"n": 1}, {"n": 2}]
 
 
-@pytest.mark.parametrize("fault", ["fsync", "close"])
+@pytest.mark.parametrize(
+    ("fault", "code", "told"),
+    [
+        ("fsync", errno.EIO, False),
+        ("fsync", errno.EMFILE, False),
+        ("fsync", errno.EINVAL, True),
+        ("close", errno.EIO, True),
+    ],
+)
 def test_a_line_that_is_on_the_disk_was_acknowledged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, code: int, told: bool
 ) -> None:
     """Whatever fails beside the line: told that it failed, a page would send the change once more."""
     fsync, close = os.fsync, os.close
@@ -74,13 +82,13 @@ def test_a_line_that_is_on_the_disk_was_acknowledged(
     def failing_fsync(handle: int) -> None:
         fsync(handle)
         if stat.S_ISDIR(os.fstat(handle).st_mode):
-            raise OSError(errno.EIO, "Input/output error")
+            raise OSError(code, os.strerror(code))
 
     def failing_close(handle: int) -> None:
         is_file = stat.S_ISREG(os.fstat(handle).st_mode)
         close(handle)
         if is_file:
-            raise OSError(errno.EIO, "Input/output error")
+            raise OSError(code, os.strerror(code))
 
     journal, acknowledged = Journal(tmp_path / "a.journal"), False
     with monkeypatch.context() as patch:
@@ -88,7 +96,7 @@ def test_a_line_that_is_on_the_disk_was_acknowledged(
         with suppress(OSError):
             journal.append({"n": 1})
             acknowledged = True
-    assert acknowledged == (fault == "close")
+    assert acknowledged == told
     assert Journal(journal.path).read() == [{"n": 1}] * acknowledged
     journal.append({"n": 2})
     assert Journal(journal.path).read() == [{"n": 1}] * acknowledged + [{"n": 2}]

@@ -120,8 +120,9 @@ function showNewest(row) {
   const isGrowing = row?.name in overview.recognising;
   part("recognise").textContent = isGrowing ? "Stop" : "Recognise";
   if (isGrowing && !session.phones.length) hearMore().catch(() => {});
-  if (!isNew || isSaving() || panel.isTyping() || pointer.isDragging()) return;
-  seenRevision = row.revision;
+  const hasEnded = !isGrowing && session.heard.length > 0;
+  if (!(isNew || hasEnded) || isSaving() || panel.isTyping() || pointer.isDragging()) return;
+  seenRevision = row?.revision;
   reload().then(chooseFirst);
 }
 
