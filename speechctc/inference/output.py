@@ -386,7 +386,7 @@ class ResultWriter:
                 self.failures.append((recording.path, str(result)))
             else:
                 if recording.path != STDIN.path:
-                    self.notes += filter(None, (sound_file.cut_short(recording.path), self._hint(recording)))
+                    self.notes += filter(None, (sound_file.remark(recording.path), self._hint(recording)))
                 yield recording, name, result.renamed(self.options.symbols) if self.options.symbols else result
                 if getattr(result, "is_dereverberated", False):  # what is measured is not
                     self.rooms.append(recording.path)

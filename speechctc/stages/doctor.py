@@ -266,7 +266,7 @@ def analyse_sound(path: Path, channel: int | None = None, stretch: tuple[float, 
     heard.digest, heard.offset = digest.hexdigest(), total / heard.samples
     heard.level_db = 10 * float(np.log10(loudest)) if loudest else -np.inf
     heard.high_db = 10 * float(np.log10(max(high, 1e-30) / power)) if power and heard.rate > 2.5 * TELEPHONE else 0.0
-    heard.cut = sound_file.cut_short(path)
+    heard.cut = sound_file.remark(path)
     heard.differ = channel is None and heard.channels > 1 and channels_differ(path)
     return heard
 

@@ -314,7 +314,7 @@ def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
     """Warn of recordings that are cut short, and of recordings with different channels that are averaged."""
     everything = corpus.utterances()
     paths = sorted({utterance.audio for utterance in everything})
-    said = ((path, attempt(sound_file.cut_short, path)) for path in paths)  # extraction itself tells of errors
+    said = ((path, attempt(sound_file.remark, path)) for path in paths)  # extraction itself tells of errors
     reporter.warn(*counted_alike([(path, damage) for path, damage in said if damage and isinstance(damage, str)], True))
     averaged = {utterance.audio for utterance in everything if utterance.channel is None}
     infos = ((path, attempt(sound_file.info, path)) for path in paths if path in averaged)
