@@ -1,7 +1,7 @@
 """Recordings that libsndfile cannot read, as of telephones and videos, decoded by ffmpeg.
 
-A recording is always decoded from its beginning: where ffmpeg jumps to differs with its version and the container, and a
-decoder that begins in the middle gives other samples. So that pieces of one recording do not cost its length each, a
+A recording is always decoded from its beginning: where ffmpeg jumps to differs with its version and the container, and
+a decoder that begins in the middle gives other samples. So that pieces of one recording do not cost its length each, a
 decoder waits for the next piece where the last one ended.
 """
 
@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.audio.mp3 import after_tags
 from speechctc.audio.resampling import check_rate
 from speechctc.audio.timeline import LEAST_GAP, Timeline
 from speechctc.core.errors import InputError
@@ -36,7 +37,7 @@ _BACK = 30.0  # seconds that are kept of what was decoded: pieces of a conversat
 _WAITING = 2  # decoders that wait for the next piece of their recordings
 _REMEMBERED = 4096  # recordings of which the length is remembered
 _AU = struct.Struct(">4s5I")  # mark, bytes before the sound, bytes of sound, encoding, rate, channels
-# A filter that prints where the container's times jump: samples so far, how many they lag behind these times, and the rate.
+# A filter that prints where the container's times jump: samples so far, how many they lag behind, and the rate.
 _JUMPS = (
     "asetpts=st(1\\,if(isnan(T)\\,ld(0)\\,T*SR-NB_CONSUMED_SAMPLES))\\;"
     f"if(eq(NB_CONSUMED_SAMPLES\\,0)+gt(abs(ld(1)-ld(0))\\,{LEAST_GAP}*SR)\\,"
@@ -53,11 +54,14 @@ INSTALL = (
 )
 
 
-def is_for_ffmpeg(path: Path) -> bool:
-    """Return whether a file is in a format for ffmpeg, by its name or its first bytes."""
-    with path.open("rb") as file:
-        head = file.read(16)
-    return path.suffix.lower() in ENDINGS or any(head[place:].startswith(sign) for place, sign in _MAGIC_BYTES)
+def is_content_for_ffmpeg(path: Path, head: bytes) -> bool:
+    """Return whether a file is in a format for ffmpeg by its first 12 bytes, whatever its name."""
+    if head.startswith(b"ID3"):  # AAC may have tags before it, as MP3 has
+        with path.open("rb") as file:
+            file.seek(after_tags(file, 0))
+            head = file.read(2)
+    is_aac = len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0  # a layer that MP3 has not
+    return is_aac or any(head[place:].startswith(sign) for place, sign in _MAGIC_BYTES)
 
 
 def installed() -> str | None:

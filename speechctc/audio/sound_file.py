@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,8 +22,10 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import damage
-from speechctc.audio.damage import CONVERT, Forward, Mended, mended
-from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg, measure, no_track
+from speechctc.audio.damage import CONVERT, Mended, mended
+from speechctc.audio.ffmpeg import ENDINGS as FOR_FFMPEG
+from speechctc.audio.ffmpeg import Decoded, is_content_for_ffmpeg, measure, no_track
+from speechctc.audio.mp3 import SUBTYPES, Forward, unheard
 from speechctc.audio.resampling import check_rate, resample_blocks
 from speechctc.audio.tracks import Channel, number_of, track_of
 from speechctc.core.errors import InputError
@@ -32,10 +34,10 @@ BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels
 
 COPIED_AS_TEXT = "copied as text, with line ends changed"
 
-SETTLE = {  # seconds read before a time, by format
-    "OGG": 5.0,  # libsndfile 1.2 misses a time on the last page by some samples
-    "MP3": 0.5,  # a frame takes bits from frames before it, and overlaps the last one
-}
+# Seconds read before a time: libsndfile 1.2 misses a time on the last page of an OGG file by some samples; a frame of
+# MP3 takes bits from frames before it, and overlaps the last one.
+SETTLE_OGG, SETTLE_MP3 = 5.0, 0.5
+NO_MP3 = (b"RIFF", b"fLaC", b"OggS", b"FORM", b"NIST_1A", b".snd", b"RF64", b"caff")  # first bytes of other formats
 
 SYSTEM_ERROR = 2  # of sndfile.h
 FULL = 1 << 20  # bytes free on a disk, of which a write takes the last
@@ -189,7 +191,10 @@ def remark(path: Path, channel: Channel | None = None) -> str:
         if isinstance(file, Mended):
             gone = "1 of its bytes is gone" if file.bytes_back == 1 else f"{file.bytes_back} of its bytes are gone"
             return f"{path}: {COPIED_AS_TEXT}, and {gone}; mended, but copy it again"
-        return damage.cut_short(path, file)
+        short = damage.cut_short(path, file)
+        if not short and isinstance(file, Forward) and (damaged := file.damage()):
+            return f"{path}: {damaged}; copy it again"
+        return short
 
 
 def segment_blocks(
@@ -207,7 +212,8 @@ def _go_to(file: Sound, path: Path, start: float) -> int:
     first = round(start * file.samplerate)
     if first == 0:
         return 0
-    early = round(SETTLE.get(getattr(file, "format", ""), 0.0) * file.samplerate)
+    is_ogg = isinstance(file, soundfile.SoundFile) and file.format == "OGG"
+    early = round((SETTLE_OGG * is_ogg + SETTLE_MP3 * isinstance(file, Forward)) * file.samplerate)
     try:
         at = file.seek(max(first - early, 0)) if can_seek(file) else 0
         while at < first and len(skipped := file.read(min(first - at, BLOCK), dtype="float32", always_2d=True)):
@@ -233,6 +239,7 @@ def mono_blocks(
     if channel is not None and not 1 <= channel <= file.channels:
         there = "1 channel" if file.channels == 1 else f"{file.channels} channels"
         raise InputError(f"{path}: no channel {channel}, it has {there}", "choose one of its channels")
+    size = min(size, file.samplerate) if isinstance(file, Forward) else size  # to tell where it is damaged
     done = 0
     while count is None or done < count:
         frames = size if count is None else min(size, count - done)
@@ -329,15 +336,20 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
         if path.stat().st_size == 0:
             raise InputError(f"{path}: the file is empty", LEAVE_OUT)
         name = for_soundfile(path)
+        with path.open("rb") as head:
+            first = head.read(HEADER_BYTES)
+        if is_content_for_ffmpeg(path, first):
+            return None
         try:
-            file = soundfile.SoundFile(name)
+            with nullcontext() if first.startswith(NO_MP3) else unheard():
+                file = soundfile.SoundFile(name)
         except soundfile.LibsndfileError as error:
-            if is_for_ffmpeg(path):
+            if path.suffix.lower() in FOR_FFMPEG:
                 return None
             raise _not_audio(path, error) from None
-        if file.format == "MP3":
+        if file.subtype in SUBTYPES:
             file.close()
-            file = Forward(name)
+            file = Forward(path, name)
     except PermissionError:  # libsndfile only says "system error"
         raise InputError(f"{path}: not readable by this user", "change its permissions") from None
     if file.frames == 0:
