@@ -51,7 +51,7 @@ class Frames(NamedTuple):
         Of each channel, in all frames that hold sound; 0 where no frames were found.
     breaks : tuple of (float, int)
         Where something else is between two frames: the time of the second by its number, s, and the bytes between.
-    index : bytes
+    opening : bytes
         If no frame of the file says how many frames there are: one that does, and a silent one.
     first : int
         The byte where the first frame begins.
@@ -61,7 +61,7 @@ class Frames(NamedTuple):
 
     samples: int = 0
     breaks: tuple[tuple[float, int], ...] = ()
-    index: bytes = b""
+    opening: bytes = b""
     first: int = 0
     ahead: int = 0
 
@@ -76,9 +76,9 @@ class Forward(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no ty
         with unheard():
             super().__init__(name)
             found = self._followed()
-            if found.index and abs(super().frames - found.samples) > found.ahead:
+            if found.opening and abs(super().frames - found.samples) > found.ahead:
                 super().close()
-                super().__init__(_Prefixed(found.index, self._content, found.first))
+                super().__init__(_Prefixed(found.opening, self._content, found.first))
                 self._ahead = found.ahead
                 super().read(self._ahead)
 
@@ -256,11 +256,11 @@ def _follow(content: mmap.mmap, file: BinaryIO, at: int) -> Frames:
             at = following
         else:
             break
-    index = b"" if has_index or count < 1 else _index(header, lengths, count)
-    return Frames(max(count, 0) * samples, tuple(breaks), index, first, samples - _DELAY)
+    opening = b"" if has_index or count < 1 else _opening(header, lengths, count)
+    return Frames(max(count, 0) * samples, tuple(breaks), opening, first, samples - _DELAY)
 
 
-def _index(header: bytes, lengths: dict[int, int], count: int) -> bytes:
+def _opening(header: bytes, lengths: dict[int, int], count: int) -> bytes:
     """Return a frame of layer III that says how many frames follow, and a silent one; ``b""`` of other layers.
 
     libmpg123 leaves out the first samples of files that have the first one, and only of these.
@@ -300,7 +300,7 @@ def _kind(second: int, third: int) -> tuple[dict[int, int], int, int]:
     is_first = version == 3
     rate = _RATES[number] >> {3: 0, 2: 1, 0: 2}[version]
     samples = 384 if layer == 1 else 576 if layer == 3 and not is_first else 1152
-    lengths = {}
+    lengths: dict[int, int] = {}
     for index, kbits in enumerate(accumulate(_STEPS[is_first, layer]), 1):
         for padding in (0, 1):
             slot = 4 if layer == 1 else 1

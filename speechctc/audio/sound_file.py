@@ -504,6 +504,8 @@ def opened_stdin(
     if not head:
         raise InputError(*NOTHING_CAME)
     if not head.startswith(STORED) and head[4:8] != b"ftyp":
+        if (track_of(channel) or 1) > 1:
+            raise no_track(STDIN, track_of(channel) or 1, 1)
         pipe = _Pipe(head)
         with pipe.open() as file:
             check_rate(file, "standard input")

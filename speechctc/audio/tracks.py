@@ -28,6 +28,11 @@ def chosen(track: int | None, channel: int | None) -> Channel | None:
     return channel if track is None else Track(track, channel)
 
 
+def preferred(own: Channel | None, given: Channel | None) -> Channel | None:
+    """Return what is chosen for one recording, completed by what is chosen for all."""
+    return chosen(track_of(own) or track_of(given), number_of(own) or number_of(given))
+
+
 def track_of(channel: Channel | None) -> int | None:
     """Return the sound track that is chosen, from 1; None if none is."""
     return channel.track if isinstance(channel, Track) else None

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from speechctc.audio.annotations import MAX_OVERLAP
 from speechctc.audio.recordings import ENDINGS as SOUNDS
 from speechctc.audio.recordings import walk
+from speechctc.audio.tracks import Channel, chosen
 from speechctc.core.errors import InputError, optional, with_extra
 from speechctc.core.text_files import Text, most_unpacked, read_text, read_unpacked
 
@@ -168,7 +169,7 @@ def _recordings(path: Path) -> dict[str, Any]:
 
 REQUIRED = ("audio",)
 LABELS = ("phones", "words")  # at least one of them
-OPTIONAL = ("id", "speaker", "channel")
+OPTIONAL = ("id", "speaker", "channel", "track")
 TIMES = ("start", "end")  # columns with the times between which a row lies in its recording, in seconds
 COLUMNS = "audio, and phones or words"
 # Names that the columns have in other corpora, such as Common Voice, and in the manifests of other programs.
@@ -208,8 +209,8 @@ class Row(NamedTuple):
         Empty where the field is empty or missing; without a column id, that is the name of the recording.
     phones : tuple of str, optional
         None where the field is empty; an empty tuple where it is ``[]``.
-    channel : int, optional
-        Channel of the recording, counted from 1; None where the field is empty or missing.
+    channel : int or Track, optional
+        Of the columns channel and track, counted from 1; None where these are empty or missing.
     words : str
         Empty where the field is empty or missing.
     traits : tuple of (str, str)
@@ -225,7 +226,7 @@ class Row(NamedTuple):
     audio: str = ""
     phones: tuple[str, ...] | None = None
     speaker: str = ""
-    channel: int | None = None
+    channel: Channel | None = None
     words: str = ""
     problem: str = ""
     start: str = ""
@@ -415,17 +416,18 @@ def _row(line: int, values: dict[str, Any]) -> Row:
         labels = tuple(phones.split()) or None
     elif phones is not None:
         return Row(line, str(values.get("id", "")), problem="phones are neither a line of labels nor a list of them")
-    audio, id, speaker, channel, start, end = map(_text, map(values.get, (*_TEXTS, *TIMES)))
+    audio, id, speaker, channel, track, start, end = map(_text, map(values.get, (*_TEXTS, *TIMES)))
     if "id" not in values:
         id = PurePath(audio.replace("\\", "/")).stem
-    if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
-        return Row(line, id, problem=f"channel {channel[:40]!r} is not a number from 1")
+    for name, number in (("channel", channel), ("track", track)):
+        if number and not (number.isdecimal() and len(number) < 10 and int(number) > 0):
+            return Row(line, id, problem=f"{name} {number[:40]!r} is not a number from 1")
     words = values.get("words")
     words = " ".join(map(str, words)) if isinstance(words, list) else _text(words)
     named = () if _TRAITS.isdisjoint(values) else TRAITS  # most tables have none
     traits = tuple((name, text) for name in named if (text := _text(values.get(name))))
-    number = int(channel) if channel else None
-    return Row(line, id, audio, labels, speaker, number, words, start=start, end=end, traits=traits)
+    part = chosen(int(track) if track else None, int(channel) if channel else None)
+    return Row(line, id, audio, labels, speaker, part, words, start=start, end=end, traits=traits)
 
 
 def read_cells(path: Path, columns: Iterable[str]) -> Text:
