@@ -29,9 +29,15 @@ from speechctc.audio.timeline import LEAST_GAP, Timeline
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import program
 
-ENDINGS = tuple(".m4a .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .amr .aac".split())
-_DEMUXERS = "mov,mp4,matroska,webm,asf,amr,amrnb,amrwb,aac"  # no playlists, which name other files to read
-_MAGIC_BYTES = ((0, b"\x1aE\xdf\xa3"), (0, b"0&\xb2u\x8ef\xcf\x11"), (0, b"#!AMR"), (4, b"ftyp"))
+ENDINGS = tuple(".m4a .m4b .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .avi .mts .m2ts .mpg .amr .aac".split())
+_DEMUXERS = "mov,mp4,matroska,webm,asf,avi,mpegts,mpeg,amr,amrnb,amrwb,aac"  # no playlists, which name other files
+_MAGIC_BYTES = (
+    *((0, b"\x1aE\xdf\xa3"), (0, b"0&\xb2u\x8ef\xcf\x11"), (0, b"#!AMR"), (4, b"ftyp"), (8, b"AVI LIST")),
+    (0, b"\0\0\1\xba"),
+)
+_PACKETS = ((0, 188), (4, 192))  # where a packet of MPEG-TS begins, and how long it is; cameras write a time before it
+_SYNC = b"G"  # its first byte
+HEAD = 400  # bytes that tell the format
 _AT_ONCE = 1 << 18  # samples decoded at a time, at most
 _BACK = 30.0  # seconds that are kept of what was decoded: pieces of a conversation overlap
 _WAITING = 2  # decoders that wait for the next piece of their recordings
@@ -45,6 +51,7 @@ _JUMPS = (
 )
 _PRINTED = re.compile(rb"^(?:\[Eval @ \w+\] )?\[info\] (-?\d+\.\d+)\s*$", re.MULTILINE)
 _TRACK = re.compile(rb"^\[info\] +Stream #0:\d+.*?: Audio: ", re.MULTILINE)
+_NO_TIMES = re.compile(rb"^\[info\] Input #0, (?:aac|amr\w*), ", re.MULTILINE)  # formats whose packets have no times
 _LASTS = re.compile(rb"^\[info\]   Duration: (\d+):(\d+):(\d+\.\d+), ", re.MULTILINE)
 _TOLD = re.compile(rb"(?:\[[^]]* @ \w+\] )*\[(?:info|warning)\] ")  # how lines begin that are no errors
 _LEVEL = re.compile(r"(?:\[[^]]* @ \w+\] )*\[(?:error|fatal|panic)\] ")
@@ -55,13 +62,14 @@ INSTALL = (
 
 
 def is_content_for_ffmpeg(path: Path, head: bytes) -> bool:
-    """Return whether a file is in a format for ffmpeg by its first 12 bytes, whatever its name."""
+    """Return whether a file is in a format for ffmpeg by its first `HEAD` bytes, whatever its name."""
     if head.startswith(b"ID3"):  # AAC may have tags before it, as MP3 has
         with path.open("rb") as file:
             file.seek(after_tags(file, 0))
             head = file.read(2)
     is_aac = len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0  # a layer that MP3 has not
-    return is_aac or any(head[place:].startswith(sign) for place, sign in _MAGIC_BYTES)
+    is_ts = any(head[first::step][:3] == 3 * _SYNC for first, step in _PACKETS)
+    return is_aac or is_ts or any(head[place:].startswith(sign) for place, sign in _MAGIC_BYTES)
 
 
 def installed() -> str | None:
@@ -236,6 +244,7 @@ class _Decoder:
         self._stdout.read(before - _AU.size)
         check_rate(self, path)
         self._news()
+        self._has_no_times = bool(_NO_TIMES.search(self._log))
         self._timeline = Timeline(self.samplerate, _seconds(self._log))
         self._jumps = 0  # that were placed
         self.first = self._end = self._decoded = self._to_drop = 0
@@ -269,7 +278,8 @@ class _Decoder:
         width = 4 * self.channels
         data = self._stdout.read(frames * width)
         whole = len(data) // width
-        block = np.frombuffer(data[: whole * width], ">f4").astype(np.float32).reshape(whole, self.channels)
+        block: NDArray[np.float32] = np.frombuffer(data[: whole * width], ">f4").astype(np.float32)
+        block = block.reshape(whole, self.channels)
         begin = self._decoded
         self._decoded += whole
         self._news()
@@ -298,6 +308,8 @@ class _Decoder:
 
         ffmpeg tells of each place before it writes the samples there. Some versions tell of one where none follow.
         """
+        if self._has_no_times:
+            return None
         printed = [float(each) for each in _PRINTED.findall(self._log)[3 * self._jumps : 3 * self._jumps + 3]]
         if len(printed) < 3 or self._timeline.sample(int(printed[0]), int(printed[2])) >= end:
             return None
@@ -349,6 +361,8 @@ class _Decoder:
         lines = [line for line in self._log.splitlines() if line.strip() and not _TOLD.match(line)]
         message = _LEVEL.sub("", lines[-1].decode("utf-8", "replace").strip(), count=1) if lines else otherwise
         message = message.removeprefix(f"file:{self._path}: ")
+        if (code := self._ffmpeg.poll()) is not None and code < 0:
+            message = f"it ended by signal {-code}; another version may not"
         self.close()
         return InputError(f"{self._path}: ffmpeg cannot decode it ({message[:160]})", "copy it again, or leave it out")
 
@@ -415,7 +429,7 @@ def _start(path: Path, track: int, errors: int) -> subprocess.Popen[bytes]:
     # fmt: off
     command = [
         ffmpeg, "-nostdin", "-hide_banner", "-nostats", "-v", "level+info", "-xerror",
-        "-protocol_whitelist", "file,pipe", "-format_whitelist", _DEMUXERS, "-i", f"file:{path}",
+        "-copyts", "-start_at_zero", "-protocol_whitelist", "file,pipe", "-format_whitelist", _DEMUXERS, "-i", f"file:{path}",
         "-map", f"0:a:{track - 1}", "-vn", "-sn", "-dn", "-map_metadata", "-1", "-bitexact",
         "-af", _JUMPS, "-f", "au", "-c:a", "pcm_f32be", "pipe:1",
     ]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from speechctc.audio import damage
 from speechctc.audio.damage import CONVERT, Mended, mended
 from speechctc.audio.ffmpeg import ENDINGS as FOR_FFMPEG
-from speechctc.audio.ffmpeg import Decoded, is_content_for_ffmpeg, measure, no_track
+from speechctc.audio.ffmpeg import HEAD, Decoded, is_content_for_ffmpeg, measure, no_track
 from speechctc.audio.mp3 import SUBTYPES, Forward, unheard
 from speechctc.audio.resampling import check_rate, resample_blocks
 from speechctc.audio.tracks import Channel, number_of, track_of
@@ -209,7 +209,7 @@ def segment_blocks(
 
 def _go_to(file: Sound, path: Path, start: float) -> int:
     """Go to a time in seconds; return the number of the sample there."""
-    first = round(start * file.samplerate)
+    first: int = round(start * file.samplerate)
     if first == 0:
         return 0
     is_ogg = isinstance(file, soundfile.SoundFile) and file.format == "OGG"
@@ -337,7 +337,7 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
             raise InputError(f"{path}: the file is empty", LEAVE_OUT)
         name = for_soundfile(path)
         with path.open("rb") as head:
-            first = head.read(HEADER_BYTES)
+            first = head.read(HEAD)
         if is_content_for_ffmpeg(path, first):
             return None
         try:

@@ -103,7 +103,7 @@ class Labels(NamedTuple):
     beside: dict[str, dict[tuple[float, float], str]]
 
 
-Job = tuple[Path, tuple[Labels | InputError, int | None]]
+Job = tuple[Path, tuple[Labels | InputError, Channel | None]]
 
 
 @dataclass
@@ -287,7 +287,7 @@ def _job(recording: Recording, grid: Path | InputError, choice: Choice) -> Job:
     return recording.path, (attempt(read, recording.path), preferred(recording.channel, choice.channel))
 
 
-def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, int | None]) -> list[Row]:
+def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, Channel | None]) -> list[Row]:
     """Return the rows of a recording, without its name and speaker."""
     labels, channel = job
     if isinstance(labels, InputError):

@@ -65,7 +65,7 @@ def test_a_file_without_a_header_of_its_length_is_as_long_as_its_frames(tmp_path
 def test_damage_is_said_in_a_line_and_not_by_libmpg123(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     whole = bytearray(write(tmp_path / "a.mp3"))
     path, middle = tmp_path / "flipped.mp3", len(whole) // 2
-    for found in re.finditer(re.escape(whole[:2]), whole[middle : middle + 1000]):
+    for found in re.finditer(re.escape(bytes(whole[:2])), bytes(whole[middle : middle + 1000])):
         start = middle + found.start() + 4
         whole[start : start + 9] = b"\xff" * 9  # the side information of a frame
     path.write_bytes(whole)

@@ -132,7 +132,12 @@ def test_pieces_in_order_are_decoded_by_one_process(tmp_path: Path, monkeypatch:
     path = make(tmp_path, "a.mkv", "-i", "noise.wav")
     started: list[Path] = []
     start = ffmpeg._start
-    monkeypatch.setattr(ffmpeg, "_start", lambda path, *rest: started.append(path) or start(path, *rest))
+
+    def counted(path: Path, track: int, errors: int) -> subprocess.Popen[bytes]:
+        started.append(path)
+        return start(path, track, errors)
+
+    monkeypatch.setattr(ffmpeg, "_start", counted)
     for begin in (0.5, 1.0, 2.0, 1.5, 3.0):
         sound_file.read(path, RATE, None, (begin, begin + 0.25))
     assert len(started) == 1
