@@ -31,12 +31,9 @@ from speechctc.core.parallel import program
 
 ENDINGS = tuple(".m4a .m4b .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .avi .mts .m2ts .mpg .amr .aac".split())
 _DEMUXERS = "mov,mp4,matroska,webm,asf,avi,mpegts,mpeg,amr,amrnb,amrwb,aac"  # no playlists, which name other files
-_MAGIC_BYTES = (
-    *((0, b"\x1aE\xdf\xa3"), (0, b"0&\xb2u\x8ef\xcf\x11"), (0, b"#!AMR"), (4, b"ftyp"), (8, b"AVI LIST")),
-    (0, b"\0\0\1\xba"),
-)
+_MAGIC_BYTES = (*((0, b"\x1aE\xdf\xa3"), (0, b"0&\xb2u\x8ef\xcf\x11"), (0, b"#!AMR"), (4, b"ftyp"), (8, b"AVI LIST")),)
 _PACKETS = ((0, 188), (4, 192))  # where a packet of MPEG-TS begins, and how long it is; cameras write a time before it
-_SYNC = b"G"  # its first byte
+_SYNC, _PACK = b"G", b"\0\0\1\xba"  # its first byte, and the first bytes of other MPEG streams
 HEAD = 400  # bytes that tell the format
 _AT_ONCE = 1 << 18  # samples decoded at a time, at most
 _BACK = 30.0  # seconds that are kept of what was decoded: pieces of a conversation overlap
@@ -52,6 +49,7 @@ _JUMPS = (
 _PRINTED = re.compile(rb"^(?:\[Eval @ \w+\] )?\[info\] (-?\d+\.\d+)\s*$", re.MULTILINE)
 _TRACK = re.compile(rb"^\[info\] +Stream #0:\d+.*?: Audio: ", re.MULTILINE)
 _NO_TIMES = re.compile(rb"^\[info\] Input #0, (?:aac|amr\w*), ", re.MULTILINE)  # formats whose packets have no times
+_BEGINS = re.compile(rb"^\[info\]   Duration: .*, start: (-?\d+\.\d+)", re.MULTILINE)
 _LASTS = re.compile(rb"^\[info\]   Duration: (\d+):(\d+):(\d+\.\d+), ", re.MULTILINE)
 _TOLD = re.compile(rb"(?:\[[^]]* @ \w+\] )*\[(?:info|warning)\] ")  # how lines begin that are no errors
 _LEVEL = re.compile(r"(?:\[[^]]* @ \w+\] )*\[(?:error|fatal|panic)\] ")
@@ -68,8 +66,17 @@ def is_content_for_ffmpeg(path: Path, head: bytes) -> bool:
             file.seek(after_tags(file, 0))
             head = file.read(2)
     is_aac = len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0  # a layer that MP3 has not
-    is_ts = any(head[first::step][:3] == 3 * _SYNC for first, step in _PACKETS)
-    return is_aac or is_ts or any(head[place:].startswith(sign) for place, sign in _MAGIC_BYTES)
+    return is_aac or _begins_mpeg_stream(head) or any(head[place:].startswith(sign) for place, sign in _MAGIC_BYTES)
+
+
+def _begins_mpeg_stream(head: bytes) -> bool:
+    return head.startswith(_PACK) or any(head[first::step][:3] == 3 * _SYNC for first, step in _PACKETS)
+
+
+def _is_mpeg_stream(path: Path) -> bool:
+    """Return whether ffmpeg would begin a recording with the track that is read, not with the first of all."""
+    with path.open("rb") as file:
+        return _begins_mpeg_stream(file.read(HEAD))
 
 
 def installed() -> str | None:
@@ -245,6 +252,8 @@ class _Decoder:
         check_rate(self, path)
         self._news()
         self._has_no_times = bool(_NO_TIMES.search(self._log))
+        begins = _BEGINS.search(self._log) if _is_mpeg_stream(path) else None
+        self._begins = float(begins[1]) if begins else 0.0
         self._timeline = Timeline(self.samplerate, _seconds(self._log))
         self._jumps = 0  # that were placed
         self.first = self._end = self._decoded = self._to_drop = 0
@@ -315,7 +324,8 @@ class _Decoder:
             return None
         self._jumps += 1
         try:
-            return self._timeline.place(int(printed[0]), printed[1], int(printed[2]))
+            lag = printed[1] - self._begins * printed[2]
+            return self._timeline.place(int(printed[0]), lag, int(printed[2]))
         except InputError as error:
             self.close()
             raise InputError(f"{self._path}: {error.what}", error.fix) from None
@@ -429,7 +439,8 @@ def _start(path: Path, track: int, errors: int) -> subprocess.Popen[bytes]:
     # fmt: off
     command = [
         ffmpeg, "-nostdin", "-hide_banner", "-nostats", "-v", "level+info", "-xerror",
-        "-copyts", "-start_at_zero", "-protocol_whitelist", "file,pipe", "-format_whitelist", _DEMUXERS, "-i", f"file:{path}",
+        *(["-copyts"] if _is_mpeg_stream(path) else []),
+        "-protocol_whitelist", "file,pipe", "-format_whitelist", _DEMUXERS, "-i", f"file:{path}",
         "-map", f"0:a:{track - 1}", "-vn", "-sn", "-dn", "-map_metadata", "-1", "-bitexact",
         "-af", _JUMPS, "-f", "au", "-c:a", "pcm_f32be", "pipe:1",
     ]

@@ -100,6 +100,32 @@ def test_sound_that_begins_after_the_picture_is_where_players_have_it(tmp_path: 
 
 
 @needs_ffmpeg
+def test_sound_of_a_camera_begins_where_its_picture_says(tmp_path: Path) -> None:
+    """ffmpeg lets such a file begin with the track that is read; its packets have times of day."""
+    soundfile.write(tmp_path / "noise.wav", noise(4.0), RATE)
+    path = tmp_path / "camera.mts"
+    late = [
+        *PICTURE,
+        "-itsoffset",
+        "1.5",
+        "-i",
+        "noise.wav",
+        "-map",
+        "0:v",
+        "-map",
+        "1:a",
+        "-output_ts_offset",
+        "36000",
+    ]
+    codecs = "-r 25 -c:v mpeg2video -ar 16000 -c:a mp2 -f mpegts".split()
+    subprocess.run(["ffmpeg", "-nostdin", "-v", "error", *late, *codecs, path], cwd=tmp_path, check=True)
+    whole, _ = sound_file.read(path, RATE)
+    begins = np.flatnonzero(np.abs(whole) > 0.01)[0] / RATE
+    assert 1.4 < begins < 1.6 and 5.3 < len(whole) / RATE < 5.7
+    assert "its sound begins 1.4" in sound_file.remark(path)
+
+
+@needs_ffmpeg
 def test_a_gap_of_lost_packets_is_silence(tmp_path: Path) -> None:
     path = make(tmp_path, "gap.mkv", "-i", "noise.wav", "-af", "asetnsamples=160,aselect=not(between(t\\,1\\,1.9999))")
     whole = pieces(path)
