@@ -21,7 +21,7 @@ CONTAINERS = ffmpeg.ENDINGS
 # Endings of recordings in a folder, in any letter case. A file that is named itself may have any ending.
 ENDINGS = SOUND + CONTAINERS
 # Endings of sound files that are not read.
-NOT_READ = tuple(".ape .dss .ds2 .dvf .flv .m4p .mpc .pcm .ra .raw .rm .shn .tta .voc .vox .wv".split())
+NOT_READ = tuple(".ape .dss .ds2 .dvf .flv .m4p .mpc .mpg .pcm .ra .raw .rm .shn .tta .voc .vox .wv".split())
 
 # Endings of transcripts with tiers; of several for one recording, the first in this order is read.
 TIERS = (".textgrid", ".eaf")
