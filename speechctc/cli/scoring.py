@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from speechctc.audio.tracks import chosen
 from speechctc.cli import options as opt
 from speechctc.cli.options import check_places, new_reporter, show, show_scores, write_page
 from speechctc.core.bundled import NAMES
@@ -233,6 +234,7 @@ class Measure:
         "Also draw a vowel chart and durations, by speaker: .png .svg .pdf.")] = None
     overwrite: opt.Overwrite = False
     channel: opt.Channel = None
+    track: opt.Track = None
     cluster: opt.Cluster = None
     # fmt: on
 
@@ -267,7 +269,9 @@ def measure_command(given: Measure) -> None:
     if given.pitch_floor >= given.pitch_ceiling:
         raise InputError(f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling", "lower it")
     settings = PraatSettings(given.maximum_formant, given.number_of_formants, given.pitch_floor, given.pitch_ceiling)
-    choice = Choice(given.textgrids, given.tier, given.words, given.channel, settings, given.cluster)
+    choice = Choice(
+        given.textgrids, given.tier, given.words, chosen(given.track, given.channel), settings, given.cluster
+    )
     options, summary = OutputOptions("csv", file, folder, given.overwrite, given.skip_existing), Summary(bool(form))
     status = measure(given.audio, choice, options, summary, new_reporter())
     if summary.rows and given.picture:
@@ -366,6 +370,7 @@ def inspect_command(
     phone: Saliency = None,
     out: Annotated[Path, Option(metavar="DIR", help="The folder to write.")] = Path("inside"),
     channel: opt.Channel = None,
+    track: opt.Track = None,
     overwrite: opt.Overwrite = False,
 ) -> None:
     """Draw the inside of a model as PNG files and a page.
@@ -376,7 +381,7 @@ def inspect_command(
     from speechctc.stages.inspect import inspect, write_pictures
 
     recogniser = opt.load_recogniser(opt.ModelChoice(model, opt.Device.cpu))
-    found = inspect(recogniser, audio, layer, phone, channel)
+    found = inspect(recogniser, audio, layer, phone, chosen(track, channel))
     title = f"Inside the model, listening to {audio.name}" if audio else "Inside the model"
     for path in write_pictures(found, out, title, recogniser.about, overwrite):
         show(f"wrote {path}")

@@ -16,6 +16,7 @@ import numpy as np
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
 from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
+from speechctc.audio.tracks import Channel, preferred
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, optional, with_extra
 from speechctc.core.parallel import attempt
@@ -80,7 +81,7 @@ class Choice(NamedTuple):
         several recordings of the same name may mean is refused.
     tier, words : str
         Names of the tiers of phones and words; the latter may be missing.
-    channel : int, optional
+    channel : int or Track, optional
         Of the recordings, from 1; None: the mean of all.
     settings : PraatSettings
     cluster : str, optional
@@ -90,7 +91,7 @@ class Choice(NamedTuple):
     textgrids: Path | None
     tier: str
     words: str
-    channel: int | None
+    channel: Channel | None
     settings: PraatSettings
     cluster: str | None = None
 
@@ -104,7 +105,7 @@ class Labels(NamedTuple):
     beside: dict[str, dict[tuple[float, float], str]]
 
 
-Job = tuple[Path, tuple[Labels | InputError, int | None]]
+Job = tuple[Path, tuple[Labels | InputError, Channel | None]]
 
 
 @dataclass
@@ -291,10 +292,10 @@ def _job(recording: Recording, grid: Path | InputError, choice: Choice, notes: l
         notes.extend([(grid, note)] if note and fits else [])
         return labels
 
-    return recording.path, (attempt(read, recording.path), recording.channel or choice.channel)
+    return recording.path, (attempt(read, recording.path), preferred(recording.channel, choice.channel))
 
 
-def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, int | None]) -> list[Row]:
+def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, Channel | None]) -> list[Row]:
     """Return the rows of a recording, without its name and speaker."""
     labels, channel = job
     if isinstance(labels, InputError):
@@ -357,7 +358,7 @@ class Praat:
     Parameters
     ----------
     path : Path
-    channel : int, optional
+    channel : int or Track, optional
         From 1; None: the mean of all.
     settings : PraatSettings
 
@@ -367,10 +368,10 @@ class Praat:
         Length of the recording.
     """
 
-    def __init__(self, path: Path, channel: int | None, settings: PraatSettings) -> None:
+    def __init__(self, path: Path, channel: Channel | None, settings: PraatSettings) -> None:
         import parselmouth
 
-        rate = sound_file.info(path).rate
+        rate = sound_file.info(path, channel).rate
         samples, _ = sound_file.read(path, rate, channel)
         sound = parselmouth.Sound(samples.astype(np.float64), rate)
         self.seconds = len(samples) / rate
