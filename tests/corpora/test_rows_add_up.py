@@ -36,7 +36,7 @@ def read(table: str, *settings: str, split: str = "test") -> Corpus:
     return read_corpus(load_config("demo", given).corpus, split)
 
 
-def used(corpus: Corpus, split: str = "test") -> dict[str, tuple[str, tuple[float, float] | None, Channel]]:
+def used(corpus: Corpus, split: str = "test") -> dict[str, tuple[str, tuple[float, float] | None, Channel | None]]:
     return {each.id: (each.audio.name, each.stretch, each.channel) for each in corpus.splits[split]}
 
 
