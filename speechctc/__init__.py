@@ -169,7 +169,7 @@ def evaluate(
     Returns
     -------
     Evaluation
-        ``counts.per`` is the phone error rate in per cent.
+        ``counts.per`` is the phone error rate in per cent; not a number where no phones are labelled.
 
     Raises
     ------

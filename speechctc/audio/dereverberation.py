@@ -93,6 +93,21 @@ class Dereverberated:
         return clean
 
 
+class _Whole:
+    """Samples in memory, as one block."""
+
+    def __init__(self, samples: Samples, rate: int) -> None:
+        self._samples, self.seconds = samples, len(samples) / rate
+
+    def __iter__(self) -> Iterator[Samples]:
+        return iter([self._samples])
+
+
+def as_decoded(samples: Samples, rate: int, when: When) -> Samples:
+    """Return samples as recognition hears them: with their late reverberation taken off, by the same windows."""
+    return np.concatenate([*Dereverberated(_Whole(samples, rate), rate, when)]) if len(samples) else samples
+
+
 def is_reverberant(samples: Samples, rate: int) -> bool:
     """Return whether a recording has much late reverberation; of a short one that is not known."""
     seconds = len(samples) / rate

@@ -26,6 +26,7 @@ app = typer.Typer(
     help="Train phoneme recognisers from recordings and phone labels, and use them.",
 )
 
+MAY_BE_EMPTY = "--silence"  # for which nothing is a choice
 TRAINING = ("torch", "torchaudio")  # what the extra `train` brings
 
 # In the order of the help. A command imports its stage when it runs, so that --help loads neither torch nor numpy.
@@ -110,6 +111,8 @@ def _check_empty(arguments: list[str]) -> None:
     """Raise an `InputError` if a value is empty: a path that is empty would be the working directory."""
     for before, each in pairwise(["", *arguments]):
         name, _, value = each.partition("=")
+        if MAY_BE_EMPTY in (before, name):
+            continue
         if not each or (name.startswith("--") and "=" in each and not value):
             option = name or (before if before.startswith("--") else "an argument")
             raise InputError(f"{option} is empty", "give it a value, or leave it out")

@@ -169,12 +169,12 @@ class Transcribed(Recordings):
         'The phones of a single recording: "sh iy hh ae d".')] = None
     transcripts: Annotated[Path | None, Option(metavar="PLACE", help=
         "The phones: a table with the columns id, audio and phones; a folder of files named like the recordings; or "
-        "the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt, .TextGrid "
-        "or .eaf, in this order.")] = None
+        "the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt, .TextGrid, "
+        ".eaf or .ctm, in this order.")] = None
     words: Annotated[Path | None, Option(metavar="PLACE", help=
-        "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid or .eaf; a folder of such "
-        "files named like the recordings; or a table with the columns id, audio and words. Needs --language or "
-        "--dictionary.")] = None
+        "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid, .eaf, .WRD, .srt or .vtt; .ctm "
+        "or .stm, also of many; a folder of such files named like the recordings; or a table with the columns id, "
+        "audio and words. Needs --language or --dictionary.")] = None
     language: opt.WordLanguage = None
     dictionary: opt.Dictionary = None
     tier: Annotated[str | None, Option(metavar="NAME", help=
@@ -182,14 +182,17 @@ class Transcribed(Recordings):
         "--words), and other files too.")] = None
     limits: Annotated[bool | None, Option("--limits/--no-limits", help=
         "Place the labels of each annotation, interval or row (columns start and end, in seconds) between its own "
-        "times, or all of them in the whole recording. Default: between the times of rows, and of a tier in which an "
-        "annotation has several labels.")] = None
+        "times, or all of them in the whole recording. Default: between the times of rows, and of a tier most of whose "
+        "labels stand in annotations of several.")] = None
     misfits: Annotated[bool, Option("--misfits", help=
         "Find what is missing from a recording, and what it holds beyond its transcript, instead of placing every word "
         "or phone.")] = False
     silence: Annotated[str | None, Option(metavar="PHONES", help=
         'Phones of the model that may stand between words: "pau sil". Default: with --words all of its labels of '
         'silence, else none; "" for none.')] = None
+    ignore: Annotated[list[str] | None, Option("--ignore", metavar="LABEL[,LABEL]...", help=
+        "Labels that are neither words nor phones, beside those that are known ([noise], sp, xxx): each is placed as "
+        "any sound. May be given several times.")] = None
     first_variant: Annotated[bool, Option("--first-variant", help=
         "Take the first pronunciation of each word. Default: of several, the one that fits the recording best; JSON "
         "and the outputs of score-phones name it.")] = False
@@ -315,7 +318,9 @@ def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, languag
 
     how = given.misfits, given.silence, given.symbols == "own"
     placing = choose_placing(recogniser.inventory, labels, given.dictionary, language, *how)
-    placing = placing._replace(show_intervals=given.intervals, first_variant=given.first_variant)
+    placing = placing._replace(
+        show_intervals=given.intervals, first_variant=given.first_variant, ignored=tuple(given.ignore or ())
+    )
     return placing._replace(in_language=None) if given.language else placing
 
 
@@ -334,7 +339,7 @@ def _suited(model: Path | None, language: str | None, *instead: str) -> Path | N
 
 def _with_symbols(options: OutputOptions, recogniser: Decoder, choice: str) -> OutputOptions:
     """Return the options with the notation of the phones, and print what it cannot write."""
-    from speechctc.phones.label_rules import choose_symbols
+    from speechctc.phones.notations import choose_symbols
 
     symbols = choose_symbols(recogniser.phones, choice)
     if symbols.note:

@@ -26,6 +26,7 @@ MAX_BASES = 20  # files in a chain of bases
 MAX_CHARACTERS = 1 << 18  # characters of a file
 MAX_VALUES = 20_000  # values of a file, each counted as often as aliases name it
 MAX_DEPTH = 30  # levels of nesting
+_NO_YAML = ("*", "@", "`", "%")  # signs that no value of its own begins with in YAML: a pattern of tiers does
 _SECTIONS = {
     name: kind
     for name, field in Config.model_fields.items()
@@ -154,11 +155,12 @@ def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """Read ``key=value``, the value as YAML."""
+    """Read ``key=value``, the value as YAML; as text where it begins with a sign that YAML has for something else."""
     key, equals, raw = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
-    value = parse_yaml(raw, f"{_abbreviated(text)}: the value is not YAML", "quote it")
+    is_text = raw.strip().startswith(_NO_YAML)
+    value = raw.strip() if is_text else parse_yaml(raw, f"{_abbreviated(text)}: the value is not YAML", "quote it")
     return key.strip(), value
 
 

@@ -17,13 +17,14 @@ Marks = Literal["keep", "strip", "split"]
 """What becomes of a class of marks on labels."""
 
 MARKS = ("tone", "stress", "length", "diacritics", "diphthongs", "affricates")
-_LABELS = ("ignore", "map", "segment", *MARKS, "dictionary", "language")
+_LABELS = ("ignore", "map", "notation", "segment", *MARKS, "dictionary", "language")
 _TIERS = ("root", "channel", "tier", "uncorrected", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
     "timit": ("root", "phones", "channel"),
     "table": ("root", "channel", "tables", *_LABELS),
     "textgrid": _TIERS,
     "elan": _TIERS,
+    "labels": _TIERS,
     "demo": ("root", "phones", "channel", "demo"),
     "espeak": ("root", "phones", "channel", "language", "espeak"),
 }
@@ -96,7 +97,7 @@ class EspeakConfig(Section):
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak"] | str
+    kind: Literal["timit", "table", "textgrid", "elan", "labels", "demo", "espeak"] | str
     """how the corpus is laid out on disk; or the name of a reader of one's own"""
     root: Path | None = None
     """folder of the corpus; for tables, the folder that audio paths are relative to"""
@@ -128,6 +129,8 @@ class CorpusConfig(Section):
     """longer utterances of TextGrids and ELAN are cut again, at their longest pauses"""
     map: Path | None = None
     """table of two columns without a header: a label, and the label or labels to read in its place"""
+    notation: Literal["own", "xsampa"] = "own"
+    """notation of the labels: own (as they are), xsampa (X-SAMPA and SAMPA, read as IPA)"""
     segment: Literal["labels", "spaces", "ipa"] = "labels"
     """how labels are divided into phones: labels (each is one phone), spaces (at spaces), ipa (also into IPA symbols
     with their diacritics)"""
@@ -142,7 +145,8 @@ class CorpusConfig(Section):
     channel: int | None = Field(None, ge=1)
     """channel of the recordings to read, counted from 1; null: the mean of all channels"""
     ignore: tuple[str, ...] = ()
-    """labels to leave out because they are not phones (all kinds but timit and demo)"""
+    """labels to leave out because they are neither phones nor words, beside pauses and noise among words ([noise], sp,
+    xxx), which are left out in any case (all kinds but timit and demo)"""
     dev_share: float = Field(0.1, gt=0, lt=1)
     """share of the training speakers that become dev where the corpus has no dev split"""
     demo: DemoConfig = DemoConfig()
@@ -162,6 +166,8 @@ class CorpusConfig(Section):
         """Return languages as text; YAML reads the code ``no`` as a truth value."""
         if isinstance(value, dict):
             return {"no" if key is False else key: "no" if each is False else each for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return ["no" if each is False else each for each in value]
         return "no" if value is False else value
 
 
@@ -240,7 +246,12 @@ class TrainConfig(Section):
     random"""
     epochs: int = Field(10, ge=1, description="passes over the training split")
     minutes: float = Field(0.0, ge=0, description="most minutes of training; 0: no limit")
-    patience: int = Field(0, ge=0, description="end a stage after this many epochs without a better dev PER; 0: never")
+    patience: int = Field(
+        0,
+        ge=0,
+        description="end a stage after this many epochs without a better dev PER, those of the blank phase not counted;"
+        " 0: never",
+    )
     save_minutes: float = Field(10.0, gt=0)
     """minutes between saves of last/ within an epoch; it is also saved at the end of each"""
     seed: int = Field(1, ge=0, description="seed for the first weights, the order of batches and dropout")

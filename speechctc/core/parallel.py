@@ -10,6 +10,7 @@ looked for there, as Windows does before it looks at the ``PATH``.
 
 from __future__ import annotations
 
+import math
 import multiprocessing.util
 import os
 import pickle
@@ -40,7 +41,8 @@ BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 MAX_WAITING = 4  # most results that wait to be taken, per thread
 
-_share = 0  # threads of one recording; 0: as many as there are
+_sharing: list[int] = []  # of each iterator at work, how many recordings at a time share the threads
+_training: dict[int, object] = {}  # by process, since a fork inherits it: who trains there
 
 
 def cores() -> int:
@@ -60,18 +62,37 @@ def threads_per_recording() -> int:
     Threads of both kinds would compete for the cores. The command line sets `BLAS_THREADS` to 1: elementwise work is
     then shared too.
     """
-    return (_share or threads()) if os.environ.get(BLAS_THREADS) == "1" else 1
+    return max(threads() // math.prod(_sharing), 1) if os.environ.get(BLAS_THREADS) == "1" else 1
 
 
 @contextmanager
 def shared_among(jobs: int) -> Iterator[None]:
-    """Give each of so many recordings at a time its share of the threads."""
-    global _share
-    before, _share = _share, max((_share or threads()) // max(jobs, 1), 1)
+    """Give each of so many recordings at a time its share of the threads; contexts may end in any order."""
+    jobs = max(jobs, 1)
+    _sharing.append(jobs)
     try:
         yield
     finally:
-        _share = before
+        _sharing.remove(jobs)
+
+
+@contextmanager
+def only_training() -> Iterator[None]:
+    """Be the only training of this process: all threads of a process draw from the same generators of torch.
+
+    Raises
+    ------
+    InputError
+        Another one is under way; two would change each other's random numbers, and so their weights.
+    """
+    this = object()
+    if _training.setdefault(os.getpid(), this) is not this:
+        what = "another training is under way in this process, and each would change the other's random numbers"
+        raise InputError(what, "wait for it, or train in another process")
+    try:
+        yield
+    finally:
+        _training.pop(os.getpid(), None)
 
 
 def map_in_threads(

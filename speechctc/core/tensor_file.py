@@ -1,10 +1,14 @@
-"""Writes safetensors files: equal tensors give equal bytes; a full disk is an `OSError`. Reads weights and shapes."""
+"""Writes safetensors files: equal tensors give equal bytes; a full disk is an `OSError`. Reads weights and shapes.
+
+The header has a checksum of the tensors, so that bytes that changed on the disk are noticed.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,11 +24,12 @@ from speechctc.core.files import readable
 Arrays = dict[str, NDArray[Any]]
 
 HALF = float(np.finfo(np.float16).max)
+CHECKSUM = "crc32"  # its name in the header; files of other programs have none
 SCALE = "_scale"  # ends the name of the factors, one for each row, of a matrix of 8 bits
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
-    """Write tensors to a file: arrays, or those of torch on any device.
+    """Write tensors to a file, with a checksum: arrays, or those of torch on any device.
 
     Raises
     ------
@@ -34,7 +39,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
     try:
         on_host = {name: each.cpu() if hasattr(each, "cpu") else each for name, each in tensors.items()}
         arrays = {name: np.asarray(each, order="C") for name, each in on_host.items()}
-        save_file(arrays, path, metadata=dict(metadata or {}) or None)
+        save_file(arrays, path, metadata={CHECKSUM: checksum(arrays), **(metadata or {})})
     except SafetensorError as error:
         if (number := re.search(r"os error (\d+)", str(error))) is None:
             raise
@@ -50,12 +55,26 @@ def load_arrays(path: Path, most: int | None = None) -> Arrays:
     OSError, SafetensorError
         The file cannot be read, or has more than `most` bytes.
     ValueError
-        A tensor is of a type that numpy lacks.
+        A tensor is of a type that numpy lacks, or the checksum is not that of the tensors.
     """
     try:
-        return load_file(readable(path, most))
+        arrays = load_file(readable(path, most))
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"a type of number that is not read: {error}") from None
+    with safe_open(path, framework="np") as file:
+        wanted = (file.metadata() or {}).get(CHECKSUM)
+    if wanted is not None and wanted != checksum(arrays):
+        raise ValueError(f"{path.name}: its checksum does not match")
+    return arrays
+
+
+def checksum(arrays: Arrays) -> str:
+    """Return the CRC-32 of the names and values of arrays, in the order of their names."""
+    value = 0
+    for name in sorted(arrays):
+        value = zlib.crc32(name.encode(), value)
+        value = zlib.crc32(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data, value)
+    return f"{value:08x}"
 
 
 def rounded(tensors: Mapping[str, NDArray[Any]]) -> Arrays:

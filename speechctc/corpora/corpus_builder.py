@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from speechctc.audio import ffmpeg
 from speechctc.config.schema import CorpusConfig
-from speechctc.core.errors import counted, first_few
+from speechctc.core.errors import InputError, counted, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.phones.inventory import (
     FOUND,
@@ -27,15 +27,16 @@ from speechctc.phones.inventory import (
     spelling_variants,
     with_code_points,
 )
-from speechctc.phones.label_rules import KINDS, Kind, LabelMap, LabelRules, are_strings, mixed_notations, read_map
+from speechctc.phones.label_map import LabelMap, read_map
+from speechctc.phones.label_rules import KINDS, Kind, LabelRules, are_strings, is_syllable, segment_ipa
+from speechctc.phones.nonspeech import NonSpeech, is_pause, is_unclear, kind_of_phone
+from speechctc.phones.notations import from_praat, from_xsampa, is_xsampa, mixed_notations, unread_notation
 from speechctc.phones.pronouncer import PhoneMapper
 
 if TYPE_CHECKING:
     from speechctc.corpora.word_phones import WordPhones
 
-PAUSES = SILENCES | {"-", "--", "pause", "<pau>", "<pause>", "silence", "<silence>"}
-UNCLEAR = frozenset(("xxx", "xx", "yyy", "??", "???", "<unk>", "unk", "<nib>", "<usb>", "noise", "<noise>"))
-_NOISE = re.compile(r"\*+|([<\[({])\W*[a-z]{3}[a-z _.-]*[>\])}]")  # *** and <laugh>, [laughter], (cough)
+_SEVERAL = re.compile(r".+[,;?].*|[,;].+")  # t,d,s and aɪ?
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
 LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
@@ -71,7 +72,7 @@ class CorpusBuilder:
         marks: dict[Kind, str] = {kind: getattr(config, kind) for kind in KINDS}
         phones = None if config.phones in ("auto", FOUND) else named_inventory(config.phones)
         divided = [kind for kind in ("diphthongs", "affricates") if getattr(config, kind) == "split"]
-        builder = cls(phones, config.ignore, LabelRules(table.phones, config.segment, marks, divided))
+        builder = cls(phones, config.ignore, LabelRules(table.phones, config.segment, marks, divided, config.notation))
         builder.warnings += [table.note] * bool(table.note)
         return builder
 
@@ -79,6 +80,7 @@ class CorpusBuilder:
         self._form = cache(nfc)  # equal labels are one object, so that a large corpus takes less memory
         self._ignored = frozenset(map(nfc, self.ignored))
         self._left_out: Counter[str] = Counter()
+        self._nonspeech = NonSpeech()
         self._written: Counter[str] = Counter()  # labels before marks are split off, where each should be a phone
 
     def keeps(self, label: str) -> bool:
@@ -94,23 +96,52 @@ class CorpusBuilder:
         Raises
         ------
         InputError
-            A label is not in the phone set.
+            A label is not in the phone set, or all are noise that is left out.
         """
-        labels = tuple(map(self._form, raw))
+        labels = tuple(map(self._form, from_praat(list(raw))))
         if self.rules.is_plain and self._ignored.isdisjoint(labels):
             chosen, kept = list(labels), list(range(len(labels)))
         else:
             if self.rules.segment == "labels":
                 self._written.update(labels)
             used = [k for k, label in enumerate(labels) if label not in self._ignored]
-            pairs = [(phone, k) for k in used for phone in self.rules.phones(labels[k])]
+            pairs = [
+                (phone, k) for k in used for phone in self.rules.phones(self._undivided(labels[k], len(labels) == 1))
+            ]
             kept = [k for phone, k in pairs if phone not in self._ignored]
             chosen = [phone for phone, _ in pairs if phone not in self._ignored]
             self._left_out.update(label for label in labels if label in self._ignored)
             self._left_out.update(phone for phone, _ in pairs if phone in self._ignored)
         if self.phones is not None:
+            chosen, kept = self._speech(chosen, kept, self.phones)
             chosen = self.phones.decode(self.phones.encode(chosen))
+        if not chosen and (
+            noise := first_few([each for each in labels if is_unclear(each) and each not in self._ignored])
+        ):
+            raise InputError(f"no phones in it, only noise and unclear speech: {noise}", "leave it out, or label it")
         return chosen, kept
+
+    def _undivided(self, label: str, is_alone: bool) -> str:
+        """Return a label without parts that would be divided into phones, though they are none; count these.
+
+        One that `is_alone` may be a word in IPA, such as ``sil``.
+        """
+        if self.rules.segment != "ipa" or (is_alone and label in SILENCES):
+            return label
+        kinds = {part: kind_of_phone(part) for part in label.split()}
+        for part in filter(kinds.get, label.split()):
+            self._nonspeech.found[kinds[part] or "noise"][part] += 1
+        return " ".join(part for part in label.split() if not kinds.get(part)) if any(kinds.values()) else label
+
+    def _speech(self, chosen: list[str], kept: list[int], phones: Inventory) -> tuple[list[str], list[int]]:
+        """Return labels without pauses and noise that a named set lacks, and the index of each; count these."""
+        lacking = {label for label in set(chosen) if phones.normalise(label) not in phones.phones}
+        if not (others := {label: kind for label in lacking if (kind := kind_of_phone(label))}):
+            return chosen, kept
+        for label in filter(others.__contains__, chosen):
+            self._nonspeech.found[others[label]][label] += 1
+        left = [k for k, label in enumerate(chosen) if label not in others]
+        return [chosen[k] for k in left], [kept[k] for k in left]
 
     def to_corpus(self, dev_share: float, without_dev: bool, words: WordPhones | None = None) -> Corpus:
         """Return the corpus; where `without_dev`, a share of the training utterances becomes dev.
@@ -133,12 +164,15 @@ class CorpusBuilder:
             self.warnings.append(f"corpus.map names labels that do not occur: {first_few(unused)}")
         if self._left_out:
             self.notes.append(f"labels left out, as corpus.ignore says: {counted(self._left_out)}")
-        if absent := sorted(self._ignored - set(self._left_out)):
+        self.notes += self._nonspeech.notes("phones")
+        if absent := sorted(self._ignored - set(self._left_out) - (words.met if words else set())):
             self.warnings.append(f"corpus.ignore names labels that do not occur: {first_few(absent)}")
         everything = [utterance for split in SPLITS for utterance in self.utterances[split]]
         if self.phones is None:
             counts = Counter(chain.from_iterable(each.phones for each in everything))
             self.warnings += doubtful_labels(counts, self._written or counts)
+            if self.rules.segment == "labels" and not are_strings(self._written or counts):
+                self.warnings += some_strings(everything)
         corpus = Corpus(
             {split: tuple(sorted(self.utterances[split], key=lambda utterance: utterance.id)) for split in SPLITS},
             phones.name,
@@ -206,11 +240,35 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
         warnings.append(note_text("spellings", groups=first_few(groups)))
     if pairs := notation_pairs(counts):
         warnings.append(note_text("notations", pairs=first_few(pairs)))
+    if is_xsampa(written) and is_xsampa(counts):
+        warnings.append(note_of_xsampa("xsampa", written))
+    if name := unread_notation(written):
+        warnings.append(note_text("unread notation", name=name, labels=counted(written, 8)))
+    if odd := Counter({label: counts[label] for label in counts if _SEVERAL.fullmatch(label)}):
+        warnings.append(note_text("several", labels=counted(odd, 5)))
     if are_strings(written):
         warnings.append(note_text("strings", labels=counted(written, 3)))
     for kind, there, names in not_phones(counts):
         warnings.append(note_text("doubtful", kind=kind, labels=counted(there), names=names))
     return warnings
+
+
+def some_strings(utterances: Sequence[Utterance]) -> list[str]:
+    """Return a warning if labels of some utterances look like strings of IPA, of the phones that others have."""
+    strings = [each.phones for each in utterances if 2 * sum(map(is_syllable, each.phones)) > len(each.phones)]
+    counts = Counter(chain.from_iterable(strings))
+    phones = {phone for each in utterances for phone in each.phones} - set(counts)
+    symbols = {symbol for label in counts for symbol in segment_ipa(label)}
+    if not symbols or 2 * len(symbols & phones) <= len(symbols):
+        return []
+    return [note_text("some strings", count=len(strings), all=len(utterances), labels=counted(counts, 3))]
+
+
+def note_of_xsampa(name: str, counts: Mapping[str, int]) -> str:
+    """Return a note with some of the labels that are X-SAMPA and not IPA, and their counts."""
+    return note_text(
+        name, labels=counted(Counter({each: counts[each] for each in counts if from_xsampa(each) != each}), 5)
+    )
 
 
 def spellings(counts: Counter[str]) -> list[str]:
@@ -222,17 +280,6 @@ def spellings(counts: Counter[str]) -> list[str]:
 def notation_pairs(counts: Counter[str]) -> list[str]:
     """Return the labels in ARPABET or X-SAMPA beside those of the same sound in IPA, with their counts."""
     return [f"{label} ({counts[label]}) and {sound} ({counts[sound]})" for label, sound in mixed_notations(counts)]
-
-
-def is_pause(label: str) -> bool:
-    """Return whether a label means a pause, in small letters or capitals."""
-    return label.lower() in PAUSES or label in PAUSES
-
-
-def is_unclear(label: str) -> bool:
-    """Return whether a label means noise or unclear speech, in small letters or capitals, or in brackets."""
-    name = label.lower()
-    return name in UNCLEAR or (not is_pause(label) and _NOISE.fullmatch(name) is not None)
 
 
 def not_phones(counts: Counter[str]) -> Iterator[tuple[str, Counter[str], str]]:

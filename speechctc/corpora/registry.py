@@ -11,6 +11,7 @@ from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.corpora import table, tiers, timit
 from speechctc.corpora.corpus import Corpus
+from speechctc.corpora.label_tracks import read_label_tracks
 from speechctc.corpora.synthetic import read_demo, read_espeak
 
 # By `corpus.kind`; each takes the config and the split without which there is no corpus.
@@ -19,6 +20,7 @@ READERS: dict[str, Callable[[CorpusConfig, str], Corpus]] = {
     "table": table.read_tables,
     "textgrid": lambda config, needed: tiers.read_textgrids(_root(config), config, needed),
     "elan": lambda config, needed: tiers.read_elan(_root(config), config, needed),
+    "labels": lambda config, needed: read_label_tracks(_root(config), config, needed),
     "demo": lambda config, needed: read_demo(_root(config), config),
     "espeak": lambda config, needed: read_espeak(_root(config), config),
 }

@@ -7,39 +7,43 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval, read_tiers, tier_key
-from speechctc.audio.eaf import ENDING as EAF
-from speechctc.audio.eaf import read_eaf
+from speechctc.audio.label_files import FOREIGN, is_label_file
 from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import MARKS, CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.core.parallel import attempt
-from speechctc.core.text_files import read_text
+from speechctc.core.text_files import Text, read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
+from speechctc.corpora.corpus_builder import note_of_xsampa
+from speechctc.corpora.label_tracks import BESIDE, are_phones, read_track, tracks_of
+from speechctc.corpora.manifests import corpora_in
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table import spelling_of
-from speechctc.corpora.table_rows import LABELS, USUAL, Row, corpora_in, ending_of, read_rows
+from speechctc.corpora.table import SPLIT_WORDS, spelling_of, split_named, split_of_row
+from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows
+from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
+from speechctc.phones.notations import is_xsampa
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 MAYBE = (".json", ".gz")  # some of these are manifests, and others something else
 # Endings of transcripts that are not read; .txt and .lab where a recording has the same name.
-_TRANSCRIPTS = tuple(".stm .ctm .mlf .srt .vtt .txt .lab".split())
+_TRANSCRIPTS = (*FOREIGN, ".stm", ".ctm", ".srt", ".vtt", ".txt", ".lab")
+_LISTS = (".txt", ".data", ".text", ".trn", ".lst", "")  # of texts that may have a line for each recording
+MAX_LIST = 1 << 26  # bytes
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
 # Words in names of what a model is not trained on.
-HELD_OUT = frozenset(("test", "dev", "valid", "validation", "eval", "evaluation"))
-_SPLIT_WORDS = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
+HELD_OUT = frozenset(SPLIT_WORDS["dev"] | SPLIT_WORDS["test"])
 
 MIN_OCCURRENCES = 5  # a phone with fewer occurrences is hardly learned
 MAX_LISTED = 8  # entries of a list
@@ -102,7 +106,8 @@ class Survey:
         How to read recordings that only the test split has.
     hints : set of str
         Why there may be no labels, and a note says more: ``"mend"``, a table that seems to have them cannot be read;
-        ``"drafts"``, those of TextGrids or files of ELAN are no person's; ``"transcripts"``, they are of another kind.
+        ``"spaces"``, a tier seems to, but for spaces in labels; ``"drafts"``, those of TextGrids or files of ELAN are
+        no person's; ``"transcripts"``, they are of another kind.
     """
 
     folder: Path
@@ -134,8 +139,13 @@ class Survey:
         """Return the config for files with tiers; None if no tier is given and none looks like phones."""
         if "tier" in self.given or "words_tier" in self.given:
             return self.config_of(kind=kind, root=str(self.folder), uncorrected=False)
-        tier, note = phone_tier(files)
+        tier, note, segment, to_mend, words = phone_tier(files)
+        self.hints |= {"spaces"} if to_mend else set()
         self.notes.append(note)
+        if tier and segment != "labels":
+            self.given.setdefault("segment", segment)
+        if tier and words:
+            self.given.setdefault("words", words)
         return self.config_of(kind=kind, root=str(self.folder), tier=tier, uncorrected=False) if tier else None
 
     @property
@@ -143,10 +153,12 @@ class Survey:
         """What the recordings are if none of them can be trained on: ``what ...`` of notes.yaml."""
         if self.to_test:
             return "test"
-        return next((case for case in ("mend", "drafts", "transcripts") if case in self.hints), "unlabelled")
+        return next((case for case in ("mend", "drafts", "spaces", "transcripts") if case in self.hints), "unlabelled")
 
 
-def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
+def survey(
+    folder: Path, settings: Sequence[str] = (), earlier: Mapping[str, Any] | None = None, source: str = ""
+) -> Survey:
     """Find the recordings and labels in a folder, at any depth.
 
     Labels are read from tables, else from TextGrids, else from files of ELAN, else from .PHN files in TIMIT's layout.
@@ -156,6 +168,8 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     folder : Path
     settings : sequence of str
         Keys of the section ``corpus`` as ``corpus.key=value``, which replace what is found.
+    earlier : mapping, optional
+        Values of other keys of it, as the config `source` has them, if that was written for this folder.
 
     Raises
     ------
@@ -168,6 +182,7 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     found = attempt(find_recordings, [folder])
     recordings = [] if isinstance(found, InputError) else [recording.path for recording in found]
     result = Survey(folder, recordings, _given(settings), settings, left_out([folder]))
+    _take_over(result, earlier or {}, source)
     for kind, find in _KINDS.items():
         if result.given.get("kind", kind) != kind:
             continue
@@ -195,20 +210,43 @@ def survey(folder: Path, settings: Sequence[str] = ()) -> Survey:
     result.unlabelled = len(result.sound.paths)
     if files := list(_transcripts(result)):
         result.hints.add("transcripts")
-        endings = Counter(next(filter(path.name.lower().endswith, _TRANSCRIPTS)) for path in files)
+        endings = Counter(path.suffix.lower() or path.name for path in files)
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
         result.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
     return result
 
 
+def _take_over(result: Survey, earlier: Mapping[str, Any], source: str) -> None:
+    """Add the values of an earlier config where none are given, and a note on them."""
+    if taken := {key: value for key, value in earlier.items() if key not in result.given}:
+        result.given |= taken
+        values = ", ".join(f"corpus.{key}={value}" for key, value in taken.items())
+        result.notes.append(note_text("earlier", file=source, settings=values))
+
+
 def _transcripts(result: Survey) -> Iterator[Path]:
     """Yield the files that look like transcripts of a kind that is not read."""
     stems = {path.with_suffix("") for path in result.recordings}
+    names = {path.name for path in stems}
+    tracks = set(tracks_of(result.recordings).values())  # what is said of them is said
     for path in written.changed([path for path in files_below(result.folder) if path.is_file()]):
+        if path in tracks:
+            continue
         if path.name.lower().endswith(_TRANSCRIPTS[:-2]) or (
             path.suffix.lower() in _TRANSCRIPTS and path.with_suffix("") in stems
         ):
             yield path
+        elif path.suffix.lower() in _LISTS and _lists(path, names):
+            yield path
+
+
+def _lists(path: Path, names: Container[str]) -> bool:
+    """Return whether most of the first lines of a text have the name of a recording."""
+    found = attempt(read_text, path) if path.stat().st_size < MAX_LIST else None
+    text = found.text if isinstance(found, Text) else ""
+    lines = [line for line in text.split("\n", MAX_LISTED)[:MAX_LISTED] if line.strip()]
+    named = [any(PurePath(word).stem in names for word in line.split()[:3]) for line in lines]
+    return len(lines) > 1 and sum(named) > len(lines) / 2
 
 
 def _held_out(result: Survey, config: CorpusConfig) -> Iterator[str]:
@@ -240,13 +278,18 @@ def _given(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def _divided(result: Survey, config: CorpusConfig, corpus: Corpus) -> tuple[CorpusConfig, Corpus]:
-    """Return the corpus with its labels divided into IPA symbols, if they look like strings of these as written."""
-    if "segment" in result.given or config.phones != "found":
+    """Return the corpus with its labels read from X-SAMPA, or divided into IPA symbols, if they look so as written."""
+    if config.phones != "found" or not {"segment", "notation"} - set(result.given):
         return config, corpus
     as_written = config.model_copy(update=dict.fromkeys(MARKS, "keep"))
     written = corpus if config == as_written else read_corpus(as_written)
     counts = Counter(phone for utterance in written.utterances() for phone in utterance.phones)
-    if not are_strings(counts):
+    if "notation" not in result.given and is_xsampa(counts):
+        result.given["notation"] = "xsampa"
+        result.notes.append(note_of_xsampa("in xsampa", counts))
+        config = config.model_copy(update={"notation": "xsampa"})
+        return config, read_corpus(config)
+    if "segment" in result.given or not are_strings(counts):
         return config, corpus
     result.given["segment"] = "ipa"
     result.notes.append(note_text("divided", labels=counted(counts, 3)))
@@ -262,14 +305,25 @@ def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     siblings = Siblings()
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
         result.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
-        beside = sum(siblings.find(path, [TEXTGRID]) is not None for path in result.recordings)
-        if beside and config.kind == "table":
-            result.notes.append(f"not used: {plural(beside, 'TextGrid')} of recordings; read by corpus.kind=textgrid")
     else:
-        result.refused = sum(siblings.find(path, [TEXTGRID, ".phn"]) is not None for path in others.paths)
+        endings = BESIDE if config.kind == "labels" else (TEXTGRID, ".phn")
+        result.refused = sum(siblings.find(path, endings) is not None for path in others.paths)
+    result.notes += _other_labels(result, config.kind, siblings)
     result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
     result.unlabelled = len(others.paths) - result.refused
     result.broken = others.unreadable
+
+
+def _other_labels(result: Survey, used: str, siblings: Siblings) -> Iterator[str]:
+    """Yield a note on files of labels of each kind that comes after the one that is used."""
+    grids = {grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None}
+    found = {"table": "", "textgrid": "", "elan": ""}
+    if grids:
+        found["textgrid"] = f"{plural(len(grids), 'TextGrid')} of recordings"
+    if files := eaf_files(result.folder):
+        found["elan"] = plural(len(files), "ELAN file")
+    later = [*found][[*found].index(used) + 1 :] if used in found else []
+    yield from (f"not used: {found[kind]}; read by corpus.kind={kind}" for kind in later if found[kind])
 
 
 def audio_facts(recordings: Iterable[Path]) -> AudioFacts:
@@ -293,8 +347,9 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     """Return the config for the tables that have the columns of a corpus; None if there are none."""
     rows: dict[Path, list[Row]] = {}
     names = [path for path in files_below(result.folder) if path.is_file()]
-    tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE)]
+    tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE) or _has_columns(path)]
     tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
+    tables = [path for path in tables if path.suffix.lower() != ".tsv" or not is_label_file(path)]  # such as Whisper's
     for path in [*tables, *corpora_in(result.folder, names)]:
         try:
             rows[path] = _some_rows(path)
@@ -304,17 +359,33 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
                 result.hints |= {"mend"} if _has_labels(path, result.recordings) else set()
     if not rows:
         return None
-    chosen = _splits({path: len(each) for path, each in rows.items()}, result.folder)
+    chosen = _splits(rows, result.folder)
     left = [str(path) for path in rows if path not in chosen.values()]
     if left:
         result.notes.append(f"not used: {plural(len(left), 'more table')} ({first_few(left, 3)})")
     if not {"language", "dictionary"} & set(result.given):
         result.of_words = not any(row.phones or "language" in dict(row.traits) for row in rows[chosen["train"]])
+    if result.of_words and phone_tier(_grids(result))[0]:
+        what = "words of no known language, and the TextGrids beside the recordings have phones"
+        result.notes.append(f"not used: {first_few([str(path) for path in chosen.values()], 3)}: {what}")
+        result.of_words = False
+        return None
     if result.of_words and not result.recordings:
         result.recordings = [path for table in chosen.values() for path in _named(table, rows[table], result.folder)]
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [result.config_of(**values, root=root) for root in (None, str(result.folder), ".")]
     return max(configs, key=_usable)
+
+
+def _has_columns(path: Path) -> bool:
+    """Return whether a file with the ending of a text is a table as corpora for synthesis have it: ``AUDIO|TEXT``."""
+    if path.suffix.lower() != ".txt":
+        return False
+    try:
+        with open(path, "rb") as file:
+            return b"|" in file.readline(1000)
+    except OSError:
+        return False
 
 
 def _named(table: Path, rows: Iterable[Row], folder: Path) -> Iterator[Path]:
@@ -346,24 +417,39 @@ def _has_labels(table: Path, recordings: Sequence[Path]) -> bool:
     return bool(known & header) or any(path.name.lower() in text for path in recordings)
 
 
-def _splits(rows: dict[Path, int], folder: Path) -> dict[str, Path]:
+def _splits(rows: Mapping[Path, Sequence[Row]], folder: Path) -> dict[str, Path]:
     """Return the table of each split, by its name or that of its folder.
 
-    If none says train, that is the longest of the other tables.
+    If none says train, that is the longest of the other tables. One that is alone and whose rows name several splits is
+    the table of each of these.
     """
     chosen: dict[str, Path] = {}
-    exact = {word for words in _SPLIT_WORDS.values() for word in words}  # before validated.tsv of Common Voice
-    for path in sorted(rows, key=lambda path: (path.stem.lower() not in exact, -rows[path], path)):
-        name = path.stem.lower()
-        meant = [split for split, words in _SPLIT_WORDS.items() if any(word in name for word in words)]
-        meant += [part.lower() for part in path.relative_to(folder).parts if part.lower() in SPLITS]
-        for split in meant[:1]:
+    words = {word for names in SPLIT_WORDS.values() for word in names}  # test.tsv is before test-other.tsv
+    ordered = sorted(rows, key=lambda path: (path.stem.lower() not in words, -len(rows[path]), path))
+    for path in ordered:
+        if split := _split_of(path, folder):
             chosen.setdefault(split, path)
+    scored = [path for path in ordered if _split_of(path, folder) == "test"]
+    evals = [path for path in scored if any("eval" in name.lower() for name in _names(path, folder))]
+    if "dev" not in chosen and 0 < len(evals) < len(scored):  # beside a test table, it is the one of each epoch
+        chosen |= {"dev": evals[0], "test": next(path for path in scored if path not in evals)}
     others = [path for path in rows if path not in chosen.values()]
     if "train" not in chosen:
-        chosen["train"] = max(others or rows, key=lambda path: rows[path])
+        chosen["train"] = max(others or rows, key=lambda path: len(rows[path]))
         chosen = {split: path for split, path in chosen.items() if split == "train" or path != chosen["train"]}
+    inside = Counter(map(split_of_row, rows[chosen["train"]]))
+    if chosen.keys() == {"train"} and len(inside.keys() - {""}) > 1 and "train" in inside:
+        return {split: chosen["train"] for split in SPLITS if split in inside}
     return chosen
+
+
+def _names(path: Path, folder: Path) -> list[str]:
+    """Return the name of a table, and those of its folders, the last first."""
+    return [path.stem, *reversed(path.relative_to(folder).parts[:-1])]
+
+
+def _split_of(path: Path, folder: Path) -> str:
+    return next(filter(None, map(split_named, _names(path, folder))), "")
 
 
 def _usable(config: CorpusConfig) -> int:
@@ -371,10 +457,15 @@ def _usable(config: CorpusConfig) -> int:
     return 0 if isinstance(corpus, InputError) else len(corpus.utterances())
 
 
+def _grids(result: Survey) -> list[Path]:
+    """Return the TextGrids beside recordings."""
+    siblings = Siblings()
+    return [grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None]
+
+
 def _as_textgrids(result: Survey) -> CorpusConfig | None:
     """Return the config for TextGrids beside recordings; None if there are none."""
-    siblings = Siblings()
-    grids = [grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None]
+    grids = _grids(result)
     if not grids:
         alone = sum(path.suffix.lower() == TEXTGRID for path in files_below(result.folder))
         if alone:
@@ -394,106 +485,40 @@ def _as_timit(result: Survey) -> CorpusConfig | None:
     return result.config_of(kind="timit", root=str(result.folder), phones="timit61") if has_labels else None
 
 
-_KINDS = {"table": _as_tables, "textgrid": _as_textgrids, "elan": _as_elan, "timit": _as_timit}
+def _as_labels(result: Survey) -> CorpusConfig | None:
+    """Return the config for other programs' files of labels; None if there are none, or of words of no known language.
 
-MAX_TEXTGRIDS = 60  # TextGrids that are read to choose a tier
-MAX_MEAN_DURATION = 0.3  # longest mean duration of the labels of a tier of phones, s
-_NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$", re.IGNORECASE)
-_NUMBER = re.compile(r"[\d.,%+-]+")
-
-
-@dataclass
-class TierLabels:
-    """The labels of all tiers of one name in several files, and these files."""
-
-    name: str
-    paths: set[Path] = field(default_factory=set)
-    entries: list[Interval] = field(default_factory=list)
-
-    @property
-    def mean_seconds(self) -> float:
-        """Return the mean duration of a label, s."""
-        return sum(entry.end - entry.start for entry in self.entries) / max(len(self.entries), 1)
-
-    @property
-    def may_be_phones(self) -> bool:
-        """Return whether the labels look like phones: without spaces, short, of short duration, and not numbers."""
-        labels, count = [entry.label for entry in self.entries], len(self.entries)
-        words = sum(label.split() != [label] for label in labels)
-        numbers = sum(_NUMBER.fullmatch(label) is not None for label in labels)
-        are_short = sum(map(len, labels)) <= 3.5 * count and self.mean_seconds <= MAX_MEAN_DURATION
-        return are_short and words <= 0.02 * count and numbers < 0.5 * count
-
-    def to_text(self) -> str:
-        """Return a short description."""
-        examples = " ".join(entry.label for entry in self.entries[:4])[:30]
-        labels = plural(len(self.entries), "label")
-        return f"{self.name!r} ({labels}, mean duration {self.mean_seconds:.2f} s: {examples} ...)"
-
-
-def phone_tier(grids: Sequence[Path]) -> tuple[str, str]:
-    """Choose the tier whose labels look like phones.
-
-    Parameters
-    ----------
-    grids : sequence of Path
-        TextGrids or files of ELAN, of which at most about 60 are read, spread over all.
-
-    Returns
-    -------
-    name : str
-        A name, or a pattern where the tiers of several speakers look like phones, or names in place of each other
-        where files differ; empty if no tier does.
-    note : str
-        The tiers found and the one chosen, for the user.
+    Raises
+    ------
+    InputError
+        None of them can be read; the first reason.
     """
-    tiers: dict[str, TierLabels] = {}
-    problem = ""
-    for path in grids[:: max(len(grids) // MAX_TEXTGRIDS, 1)]:
-        try:
-            found = (read_eaf if path.suffix.lower() == EAF else read_tiers)(path).tiers
-        except InputError as error:
-            problem = problem or f"; {error}"
-            continue
-        for tier in (tier for tier in found if not tier.points):
-            of_name = tiers.setdefault(tier_key(tier.name), TierLabels(tier.name))
-            of_name.paths.add(path)
-            of_name.entries += [entry for entry in tier.entries if entry.label]
-    kind = "ELAN file" if grids and grids[0].suffix.lower() == EAF else "TextGrid"
-    if not tiers:
-        return "", f"not used: {plural(len(grids), kind)} without a tier of intervals{problem}"
-    described = "; ".join(tier.to_text() for tier in tiers.values())
-    fit = [tier for tier in tiers.values() if tier.may_be_phones]
-    if not fit:
-        return "", f"not used: {plural(len(grids), kind)}, none of whose tiers looks like phones: {described}"
-    best = min(fit, key=lambda tier: (_NAMES.search(tier.name) is None, -len(tier.paths), tier.mean_seconds))
-    name = _pattern([tier.name for tier in fit], best.name)
-    if name == best.name:
-        name = "|".join([name, *_instead(best, fit, tiers.get(tier_key("confidence")))])
-    return name, f"tiers of the {kind}s: {described}; {name!r} is taken for the phones (corpus.tier)"
+    tracks = tracks_of(result.recordings)
+    if not tracks:
+        return None
+    read = [attempt(read_track, pair) for pair in tracks.items()]
+    entries = [each for found in read if not isinstance(found, InputError) for each in found.entries]
+    if not entries:
+        raise next(found for found in read if isinstance(found, InputError))
+    is_known = "words_tier" in result.given or are_phones(entries)
+    if not is_known and {"language", "dictionary"} & set(result.given):
+        result.given["words_tier"] = "words"
+        is_known = True
+    if is_known:
+        return result.config_of(kind="labels", root=str(result.folder), uncorrected=False)
+    files = f"{plural(len(tracks), 'file')} of labels ({first_few([path.name for path in tracks.values()], 3)})"
+    result.notes.append(f"{files}: read as words once their language is named")
+    result.of_words = True
+    return None
 
 
-def _instead(best: TierLabels, fit: Sequence[TierLabels], drafts: TierLabels | None) -> list[str]:
-    """Return the names that a tier of phones has in files without the best one."""
-    apart = [tier for tier in fit if best.paths.isdisjoint(tier.paths)]
-    if apart and drafts and best.paths <= drafts.paths:  # decode's name is not what people call their own tier
-        return [min(apart, key=lambda tier: (_NAMES.search(tier.name) is None, tier.mean_seconds)).name]
-    return [tier.name for tier in apart if _NAMES.search(tier.name)]
-
-
-def _pattern(names: Sequence[str], best: str) -> str:
-    """Return a pattern for the tiers of several speakers, such as ``*-phones``; the best name where it is the only one.
-
-    What `best` has before or after a word like *phones* and a sign is taken for a speaker.
-    """
-    for pattern, place in ((r"(.+)([ \-_.:/@]\w+)", 2), (r"(\w+[ \-_.:/@])(.+)", 1)):
-        match = re.fullmatch(pattern, best)
-        if match is None or _NAMES.search(match[place]) is None:
-            continue
-        like = [name for name in names if (name.endswith(match[2]) if place == 2 else name.startswith(match[1]))]
-        if len(like) > 1:
-            return f"*{match[2]}" if place == 2 else f"{match[1]}*"
-    return best
+_KINDS = {
+    "table": _as_tables,
+    "textgrid": _as_textgrids,
+    "elan": _as_elan,
+    "timit": _as_timit,
+    "labels": _as_labels,
+}
 
 
 def describe(survey: Survey) -> str:
@@ -514,7 +539,11 @@ def describe(survey: Survey) -> str:
         "kind": kind,
         "what": note_text(f"what {kind or survey.case}"),
         "facts": [files, rates or "none can be read", formats],
-        "left": [note for note in notes if note.startswith("SA sentences") or note.endswith("are not used")],
+        "left": [
+            note
+            for note in notes
+            if note.startswith(("SA sentences", "the language")) or note.endswith(("are not used", "left out"))
+        ],
         "rejected": [f"{each.id}: {each.reason}" for split in rejected for each in without_drafts(split)],
         "named": sorted({utterance.speaker for utterance in utterances} - {""}),
         "without": sum(not utterance.speaker for utterance in utterances),

@@ -11,19 +11,21 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 import sys
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import ChainMap, Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import chosen_outside
-from speechctc.core.errors import InputError, plural
+from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
+from speechctc.corpora.manifests import PERTURBED
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.tiers import MIN_EDGE, TAIL
 from speechctc.corpora.word_phones import MISSING, WordPhones
@@ -32,6 +34,17 @@ if TYPE_CHECKING:
     from speechctc.config.schema import CorpusConfig
 
 NO_RECORDING = "no such recording"  # what the reason begins with
+OVERSHOOT = 0.5  # seconds that other programs say too much of the duration of a whole recording
+MAX_DIFFERENCE = 0.5  # seconds that a recording may be longer than its row says
+# Words in names that mean a split, alone or with *set* after them. Of two the first counts: train_dev is dev.
+SPLIT_WORDS = {
+    split: {each + end for each in names.split() for end in ("", "set", "data")}
+    for split, names in {
+        "dev": "dev development valid validation val",
+        "train": "train training trn",
+        "test": "test testing tst eval evaluation",
+    }.items()
+}
 
 
 def read_tables(config: CorpusConfig, needed: str = "train") -> Corpus:
@@ -61,7 +74,7 @@ def read_tables(config: CorpusConfig, needed: str = "train") -> Corpus:
     if not config.tables.of("test"):
         reader.builder.notes.append("test: none, because corpus.tables.test is not set")
     corpus = reader.builder.to_corpus(config.dev_share, not config.tables.of("dev"), reader.words)
-    return dataclasses.replace(corpus, notes=corpus.notes + tuple(_shared_audio(corpus)))
+    return dataclasses.replace(corpus, notes=(*corpus.notes, *reader.summary(corpus), *_shared_audio(corpus)))
 
 
 class _TableReader:
@@ -69,49 +82,80 @@ class _TableReader:
 
     def __init__(self, config: CorpusConfig) -> None:
         self.builder, self.words, self._root = CorpusBuilder.for_config(config), WordPhones(config), config.root
+        self._tables, self._rows = config.tables, Counter[str]()
+        self._divided: dict[Path, list[str]] = {}
         self._lines: dict[Path, dict[str, int]] = {}  # of each id in the tables so far
         self._seconds = cache(lambda path: sound_file.info(path).seconds)
 
     def read(self, path: Path, split: str) -> None:
-        """Add the rows of a table to a split, or to its rejected utterances."""
+        """Add the rows of a table to a split, or to its rejected utterances.
+
+        Of a table that is named for several splits, those rows are added that are of this one.
+        """
         base = self._root or (path if path.is_dir() else path.parent)
-        utterances, rejected = list[Utterance](), list[Rejected]()
-        lines, missing = dict[str, int](), list[Path]()
-        table = read_table(path)
+        table, told = read_table(path), _Told(path)
         own = f"{split}-" if path.stem == "metadata" else ""  # Hugging Face's audiofolder: each split has a 1.wav
         if split == "train" or not self.builder.utterances["train"]:
-            self._learn(path)
-        for row in table.rows:
+            self._learn(path, split)
+        utterances, lines, before = list[Utterance](), dict[str, int](), self._lines.get(path, {})
+        is_divided = bool(self._splits_of(path))
+        known = ChainMap(lines, before) if is_divided else lines
+        for row in self._own(path, table.rows, split):
+            told.count(row)
             try:
-                row = checked(row, lines)
-                utterances.append(self._utterance(row._replace(id=own + row.id), base))
+                row = checked(row, known)
+                utterances.append(self._utterance(row._replace(id=own + row.id), base, told))
                 lines[row.id] = row.line
             except InputError as error:
-                if NO_RECORDING in error.what:
-                    missing.append(Path(row.audio))
-                rejected.append(Rejected(row.id or f"line {row.line}", f"{path}, line {row.line}: {error}"))
-        self._check_unique(path, {own + id: line for id, line in lines.items()})
+                told.reject(row, error)
+        self._check_unique(path, before | {own + id: line for id, line in lines.items()})
         if not utterances:
-            fix = "correct the table"
-            if len(missing) == len(rejected):
-                fix = "correct the paths in its column audio, or set corpus.root to the folder that they begin in"
-            what = f"{path}: none of {plural(len(rejected), 'row')} can be used; the first, {rejected[0].reason}"
-            raise InputError(what, fix)
+            raise told.nothing(split if is_divided else "")
         builder = self.builder
         builder.utterances[split] += utterances
-        builder.rejected[split] += rejected
-        builder.warnings += [table.note] * bool(table.note)
-        builder.warn_of(missing, f"{path}: rows left out, because their recordings do not exist")
+        builder.rejected[split] += told.rejected
+        self._rows[split] += told.rows
+        said = [*table.notes, *told.warnings(split, is_divided)]
+        builder.warnings += [each for each in said if each not in builder.warnings]
+        builder.warn_of(told.missing, f"{path}: rows left out, because their recordings do not exist")
         builder.notes += chosen_outside(path, base, (each.audio for each in utterances))
         builder.warn_of_formats(each.audio for each in utterances)
 
-    def _learn(self, path: Path) -> None:
-        """Learn the words of a table from which the phone set is taken."""
-        unread = (row for row in read_table(path).rows if row.phones is None and row.words)
+    def summary(self, corpus: Corpus) -> Iterator[str]:
+        """Yield for each split of a corpus that was read how many rows there are, and how many of them are used."""
+        for split, rows in self._rows.items():
+            held_out = corpus.splits["dev"] if split == "train" and corpus.dev_from_train else ()
+            used, tables = len(corpus.splits[split]) + len(held_out), len(self._tables.of(split))
+            in_tables = f" in {tables} tables" if tables > 1 else ""
+            yield f"rows of {split}: {rows:,}{in_tables}, {used:,} used, {len(corpus.rejected[split]):,} left out"
+
+    def _splits_of(self, path: Path) -> list[str]:
+        """Return the splits that a table is divided into; none if it is named for one, or its rows name one at most."""
+        if path not in self._divided:
+            named = [each for each in SPLITS if path in self._tables.of(each)]
+            found = {split_of_row(row) for row in read_table(path).rows} - {""} if len(named) > 1 else set()
+            self._divided[path] = named if len(found) > 1 else []
+        return self._divided[path]
+
+    def _own(self, path: Path, rows: Iterable[Row], split: str) -> Iterator[Row]:
+        """Yield the rows of a split; the first split of a table has those that name none, or one without the table."""
+        wanted = self._splits_of(path)
+        for row in rows:
+            of = split_of_row(row) or (wanted or [split])[0]
+            if not wanted or of == split:
+                yield row
+            elif of not in wanted and split == wanted[0]:
+                problem = row.problem or f"its split is {of}, for which the table is not named"
+                yield row._replace(problem=problem, fix=f"name it: corpus.tables.{of}")
+
+    def _learn(self, path: Path, split: str) -> None:
+        """Learn the words of a table's split from which the phone set is taken."""
+        rows = self._own(path, read_table(path).rows, split)
+        unread = (row for row in rows if row.phones is None and row.words)
         texts = ((self.words.language_of(*_language(row)), row.words) for row in unread)
         self.words.learn((language, text) for language, text in texts if self.words.can_read(language))
 
-    def _utterance(self, row: Row, base: Path) -> Utterance:
+    def _utterance(self, row: Row, base: Path, told: _Told) -> Utterance:
         if row.phones is None and not row.words:
             what = "no phones: its cell of phones or words is empty"
             raise InputError(what, "for a recording without speech, write [] as phones")
@@ -122,6 +166,8 @@ class _TableReader:
             raise InputError(f"{NO_RECORDING}: {base / row.audio}", "correct its path")
         audio = base / spelling
         stretch = self._stretch(row, audio)
+        if row.duration and stretch is None:
+            told.compare(row, self._seconds(audio))
         seconds = stretch and stretch[1] - stretch[0]
         phones = row.phones
         if phones is None:
@@ -134,7 +180,9 @@ class _TableReader:
         if not (row.start or row.end):
             return None
         (start, end), seconds = row.times(), self._seconds(audio)
-        if start > seconds - MIN_EDGE or end > seconds + TAIL:
+        end = seconds if math.isinf(end) else end
+        tail = OVERSHOOT if start <= MIN_EDGE else TAIL
+        if start > seconds - MIN_EDGE or end > seconds + tail:
             raise InputError(f"{start:g} to {end:g} s of a recording of {seconds:.2f} s", "correct the times")
         whole = start <= MIN_EDGE and end >= seconds - MIN_EDGE
         return None if whole else (round(start, 4), round(min(end, seconds), 4))
@@ -146,7 +194,91 @@ class _TableReader:
         self._lines[path] = lines
 
 
-def checked(row: Row, lines: dict[str, int]) -> Row:
+class _Told:
+    """What is to be said of the rows of a table: how many they are, which are left out, what may be a mistake."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._others: list[Rejected] = []
+        self._copies: list[Rejected] = []
+        self.missing: list[Path] = []
+        self.rows = 0
+        self._changes: Counter[str] = Counter()
+        self._splits: Counter[str] = Counter()
+        self._longer: list[str] = []
+
+    def count(self, row: Row) -> None:
+        """Count a row that is read."""
+        self.rows += 1
+        self._splits[split_of_row(row)] += 1
+
+    def reject(self, row: Row, error: InputError) -> None:
+        """Add a row that is left out."""
+        entry = Rejected(row.id or f"line {row.line}", f"{self.path / row.file}, line {row.line}: {error}")
+        if NO_RECORDING in error.what:
+            self.missing.append(Path(row.audio))
+        if row.problem.startswith(PERTURBED):
+            self._changes[row.problem.removeprefix(PERTURBED).strip(" ()")] += 1
+            self._copies.append(entry)
+        else:
+            self._others.append(entry)
+
+    @property
+    def rejected(self) -> list[Rejected]:
+        """Return the rows that are left out; perturbed copies, of which there may be many, come last."""
+        return self._others + self._copies
+
+    def compare(self, row: Row, seconds: float) -> None:
+        """Note a row that names a shorter duration than its recording has, which is read whole."""
+        try:
+            is_longer = seconds - float(row.duration) > MAX_DIFFERENCE
+        except ValueError:
+            return
+        self._longer += [row.id] * is_longer
+
+    def nothing(self, split: str) -> InputError:
+        """Return the error of a table of which no row can be used, or none of a split."""
+        of, fix = f" of {split}" if split else "", "correct the table"
+        if sum(self._changes.values()) == len(self.rejected) > 0:
+            fix = "name the table of the recordings themselves"
+        if self.missing and len(self.missing) == len(self.rejected):
+            fix = "correct the paths in its column audio, or set corpus.root to the folder that they begin in"
+        first = f"; the first, {self.rejected[0].reason}" if self.rejected else ""
+        return InputError(f"{self.path}: none of {plural(self.rows, 'row')}{of} can be used{first}", fix)
+
+    def warnings(self, split: str, is_divided: bool) -> Iterator[str]:
+        """Yield what may be a mistake."""
+        if self._changes:
+            count, kinds = sum(self._changes.values()), counted(self._changes)
+            yield note_text("perturbed", path=self.path, count=count, kinds=kinds)
+        if self._longer:
+            names = first_few(self._longer, 5)
+            yield note_text("shorter", path=self.path, count=len(self._longer), names=names)
+        others = Counter({name: count for name, count in self._splits.items() if name not in ("", split)})
+        if others and len(self._splits) > 1 and not is_divided:
+            yield note_text("other splits", path=self.path, split=split, counts=counted(others))
+
+
+def split_of_row(row: Row) -> str:
+    """Return the split of a row by its column split, or the last folder of its recording that names one, or ``""``."""
+    if row.split:
+        return split_named(row.split)
+    return _split_of_folder(row.audio.replace("\\", "/").rpartition("/")[0])
+
+
+@cache
+def _split_of_folder(path: str) -> str:
+    return next(filter(None, map(split_named, reversed(path.split("/")))), "")
+
+
+@cache
+def split_named(name: str) -> str:
+    """Return the split that a name of a table, folder or split means by one of `SPLIT_WORDS`, or ``""``."""
+    words = set(re.split(r"[\W\d_]+", name.lower()))
+    return next((split for split, names in SPLIT_WORDS.items() if words & names), "")
+
+
+def checked(row: Row, lines: Mapping[str, int]) -> Row:
     """Return a row whose id no line has; of pieces named as their recording, all but the first are named by time.
 
     Raises
@@ -155,7 +287,7 @@ def checked(row: Row, lines: dict[str, int]) -> Row:
         It is no row, has no id or names no recording, or its id is taken.
     """
     if problem := row.problem or ("" if row.id else "the id is empty"):
-        raise InputError(problem, "correct the line")
+        raise InputError(problem, row.fix)
     place = PurePath(row.audio.replace("\\", "/"))
     if row.id in lines and (row.start or row.end) and row.id == place.stem:
         row = row._replace(id=f"{row.id}-{round(1000 * row.times()[0]):07d}")

@@ -1,4 +1,4 @@
-"""Reads rows: of TSV, CSV, JSON lines and Excel, of LibriSpeech and Kaldi, of lhotse and NeMo; sentences to speak."""
+"""Reads the rows of tables: TSV, CSV, JSON and Excel, and what `speechctc.corpora.manifests` reads; sentences."""
 
 from __future__ import annotations
 
@@ -10,184 +10,51 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
-from itertools import chain
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import chain, islice
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import MAX_OVERLAP
 from speechctc.audio.recordings import ENDINGS as SOUNDS
-from speechctc.audio.recordings import walk
-from speechctc.core.errors import InputError, optional, with_extra
+from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.text_files import MOST_TABLE, Text, most_unpacked, read_text, read_unpacked
-
-TRANS = ".trans.txt"
-SCP = "wav.scp"
-Values = dict[str, Any]
-
-_FILE = r"""(?P<file>'[^']+'|"[^"$`\\]+"|(?!-)[^\s'"|<>;&$`\\()*?\[]+)"""
-# The commands of wav.scp that unpack a recording, whole or one channel of it, and do not change how long it is.
-_UNPACK = [
-    re.compile(each.replace(" ", r"\s+").replace("FILE", _FILE))
-    for each in (
-        r"(?:\S*/)?flac (?:(?:-[cds]+|--decode|--stdout|--silent) )+FILE",
-        r"(?:\S*/)?sph2pipe (?:(?:-f (?:wav|rif)|-p|-c (?P<channel>[12])) )+FILE(?: -)?",
-        r"(?:\S*/)?sox (?:-t \w+ )?FILE (?:-[rbe] \S+ )*-t wav (?:-[rbe] \S+ )*-(?: remix (?P<channel>\d+))?",
-    )
-]
-
-
-def corpora_in(folder: Path, names: Iterable[Path]) -> list[Path]:
-    """Return the folders in a folder, or itself, that are a table: Kaldi's data folders, and splits of LibriSpeech.
-
-    Parameters
-    ----------
-    folder : Path
-    names : iterable of Path
-        The files below it.
-    """
-    found: dict[Path, None] = {}
-    for path in names:
-        if path.name == SCP and (path.parent / "text").is_file():
-            found[path.parent] = None
-        elif path.name.endswith(TRANS):  # split/speaker/chapter/file
-            found[next(each for each in path.parents[2::-1] if each == folder or folder in each.parents)] = None
-    return list(found)
-
-
-def read_folder(folder: Path) -> Iterator[Values] | None:
-    """Return the rows of a corpus of Kaldi or LibriSpeech; None if a folder is none."""
-    if (folder / SCP).is_file():
-        return _kaldi(folder)
-    files = sorted(Path(where, name) for where, _, names in walk(folder) for name in names if name.endswith(TRANS))
-    return _librispeech(folder, files) if files else None
-
-
-def _librispeech(folder: Path, files: Iterable[Path]) -> Iterator[Values]:
-    """Yield the rows of lines ``ID WORDS`` in files beside recordings, whose names begin with that of the speaker."""
-    for path in files:
-        beside = {Path(name).stem: name for name in os.listdir(path.parent) if name.lower().endswith(SOUNDS)}
-        place = path.parent.relative_to(folder)
-        for id, words in _pairs(path):
-            audio = str(place / beside.get(id, f"{id}.flac"))
-            yield {"id": id, "audio": audio, "words": words, "speaker": id.partition("-")[0]}
-
-
-def _kaldi(folder: Path) -> Iterator[Values]:
-    """Yield the rows of ``text``, whose recordings are those of ``segments`` in ``wav.scp``, or have the same id."""
-    recordings = {id: _recording(place) for id, place in _pairs(folder / SCP)}
-    segments = {id: rest.split() for id, rest in _pairs(folder / "segments")}
-    speakers, sexes = dict(_pairs(folder / "utt2spk")), dict(_pairs(folder / "spk2gender"))
-    for id, words in _pairs(folder / "text", needed=True):
-        recording, *times = segments.get(id, [id])
-        speaker = speakers.get(id, "")
-        traits = {"words": words, "speaker": speaker, "sex": sexes.get(speaker, "")}
-        yield {"id": id, **traits, **_stretch(times, recordings.get(recording, {"audio": ""}))}
-
-
-def _stretch(times: list[str], recording: Values) -> Values:
-    """Return the columns of a recording of which ``segments`` names start and end."""
-    if len(times) not in (0, 2):
-        return {"problem": f"a line of segments that has not two times: {' '.join(times)!r}"}
-    return {**recording, **dict(zip(TIMES, times, strict=False))}
-
-
-def _recording(place: str) -> Values:
-    """Return the columns of an entry of ``wav.scp``: of a command that only unpacks a recording, those of that one."""
-    if not place.endswith("|"):
-        return {"audio": place}
-    for command in _UNPACK:
-        if found := command.fullmatch(place[:-1].strip()):
-            named = found.groupdict()
-            return {"audio": named["file"].strip("'\""), "channel": named.get("channel")}
-    return {"problem": f"a command of {SCP} that may change the sound: {place[:80]!r}"}
-
-
-def _pairs(path: Path, needed: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the first word of each line and the rest; nothing if there is no such file."""
-    if not needed and not path.is_file():
-        return
-    for line in read_text(path, MOST_TABLE).text.split("\n"):
-        first, *rest = line.split(None, 1) or [""]
-        if first:
-            yield first, rest[0].strip() if rest else ""
-
-
-def of_object(values: Mapping[str, Any], path: Path) -> list[Mapping[str, Any]]:
-    """Return the rows of an object of a JSON manifest: a cut or a supervision of lhotse, an entry of NeMo, or itself.
-
-    Parameters
-    ----------
-    values : mapping
-    path : Path
-        The manifest. Supervisions name recordings, which the manifest of that name beside it has.
-
-    Raises
-    ------
-    InputError
-        There is no such manifest of recordings.
-    """
-    if "supervisions" in values and isinstance(values.get("recording"), dict):
-        start, recording = float(values.get("start") or 0), values["recording"]
-        return [_supervision(each, recording, start) for each in values["supervisions"]]
-    if "recording_id" in values and "text" in values and "audio" not in values:
-        return [_supervision(values, _recordings(path).get(values["recording_id"], {}), 0.0)]
-    if "offset" in values and "start" not in values and "duration" in values:
-        start = float(values["offset"] or 0)
-        return [{**values, "start": start, "end": round(start + float(values["duration"]), 6)}]
-    return [values]
-
-
-def _supervision(each: Mapping[str, Any], recording: Mapping[str, Any], offset: float) -> Values:
-    """Return the row of a segment in lhotse's fields; its channels count from 0."""
-    sources = recording.get("sources") or [{}]
-    start = offset + float(each.get("start") or 0)
-    channels = [channel for source in sources for channel in source.get("channels", [])]
-    channel = each.get("channel", 0)
-    return {
-        **{name: each[name] for name in ("id", "speaker", "language") if each.get(name)},
-        "audio": sources[0].get("source", ""),
-        "words": each.get("text", ""),
-        "sex": each.get("gender") or "",
-        "start": start,
-        "end": round(start + float(each.get("duration") or 0), 6),
-        **({"channel": channel + 1} if len(channels) > 1 and isinstance(channel, int) else {}),
-    }
-
-
-@cache
-def _recordings(path: Path) -> dict[str, Any]:
-    """Return the recordings of the manifest beside one of supervisions, by their ids."""
-    beside = path.with_name(path.name.replace("supervisions", "recordings"))
-    if beside == path or not beside.is_file():
-        raise InputError(f"{path}: the manifest of its recordings, {beside.name}, is not there", "put it there")
-    lines = read_unpacked(beside, "a manifest").split("\n")
-    return {each["id"]: each for each in map(json.loads, filter(str.strip, lines))}
-
+from speechctc.corpora.manifests import fairseq_rows, of_object, read_folder, with_end, without_header
+from speechctc.phones.inventory import CMU39, SILENCES, TIMIT39, TIMIT48, TIMIT61
 
 REQUIRED = ("audio",)
 LABELS = ("phones", "words")  # at least one of them
 OPTIONAL = ("id", "speaker", "channel")
+_SECONDS = ("start", "end", "offset", "duration")
 TIMES = ("start", "end")  # columns with the times between which a row lies in its recording, in seconds
 COLUMNS = "audio, and phones or words"
 # Names that the columns have in other corpora, such as Common Voice, and in the manifests of other programs.
 USUAL = {
     "id": "utt_id utterance_id utterance utt".split(),
-    "audio": "audio_filepath audio_path audio_file file_name filename file path wav recording".split(),
-    "phones": "ipa phone phonemes phonetic pronunciation".split(),
-    "words": "text sentence transcript transcription orthography word gloss".split(),
-    "speaker": "client_id speaker_id spk spk_id".split(),
+    "audio": (
+        "audio_filepath audio_path audio_file file_name filename file path wav recording wav_filename wav_path".split()
+    ),
+    "phones": "ipa phone phonemes phonetic pronunciation phn".split(),
+    "words": "text sentence transcript transcription orthography word gloss wrd".split(),
+    "speaker": "client_id speaker_id speaker_name spk spk_id".split(),
     "language": "locale lang".split(),
     "accent": ["accents"],
+    "split": "subset partition".split(),
 }
 # Columns with a trait of the speaker, by which scores are split.
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 _TRAITS = frozenset(TRAITS)
 _TEXTS = ("audio", *OPTIONAL)
+_ONCE = (*REQUIRED, *LABELS, *OPTIONAL, *TIMES, *TRAITS, "split", "duration", "offset")  # columns that no other has
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-_DELIMITERS = "\t,;"  # what separates columns
+_DELIMITERS = "\t,;|"  # what separates columns
+_SEPARATOR = re.compile(r'"?sep=(.)"?[,;\t]*\s*', re.IGNORECASE)  # what Excel reads in the first line of a CSV
+_ROOT = re.compile(r"(\{data_root\}|\$data_root)[/\\]")  # SpeechBrain's name of the folder that paths begin in
+_BETWEEN = re.compile(r"[\s,:]*")  # the entries of a JSON list or object
 _SPACE = " \t\n\u00a0\ufeff"
 _DECIMAL = re.compile(r"-?\d*,\d+")
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
@@ -216,8 +83,14 @@ class Row(NamedTuple):
         Names and values of the columns `TRAITS` that are there and not empty.
     start, end : str
         Times, as they are written, but with a point for a comma; empty where the field is empty or missing.
-    problem : str
-        What is wrong with the format of the row, or ``""``.
+    problem, fix : str
+        What is wrong with the row, or ``""``; and what to do about it.
+    split : str
+        What a column of splits says; empty where the field is empty or missing.
+    duration : str
+        Of a row without times, as it is written; empty where the field is empty or missing.
+    file : str
+        Of a folder's row, the file that it is in.
     """
 
     line: int
@@ -231,9 +104,13 @@ class Row(NamedTuple):
     start: str = ""
     end: str = ""
     traits: tuple[tuple[str, str], ...] = ()
+    fix: str = "correct the line"
+    split: str = ""
+    duration: str = ""
+    file: str = ""
 
     def times(self) -> tuple[float, float]:
-        """Return `start` and `end` in seconds.
+        """Return `start` and `end` in seconds; an infinite end is that of the recording.
 
         Raises
         ------
@@ -244,7 +121,7 @@ class Row(NamedTuple):
             start, end = float(self.start), float(self.end)
         except ValueError:
             start = end = math.nan
-        if not (math.isfinite(start) and math.isfinite(end)):
+        if not math.isfinite(start) or math.isnan(end):
             what = f"start and end are {self.start[:40]!r} and {self.end[:40]!r}, not seconds"
             raise InputError(what, "write both as numbers with a point: 12.5")
         if start < 0 or end - start < MAX_OVERLAP:
@@ -253,10 +130,10 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The rows of a table, read one by one, and what the user should know about how it was read, or ``""``."""
+    """The rows of a table, read one by one, and what the user should know about how it was read."""
 
     rows: Iterator[Row]
-    note: str
+    notes: tuple[str, ...]
 
 
 def is_table(path: Path) -> bool:
@@ -286,8 +163,8 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
         The file does not exist, is not text, is empty, or has not all required columns; by the iterator: a line is
         not a row.
     """
-    if path.is_dir() and (values := read_folder(path)) is not None:
-        return Table((_folder_row(line, each) for line, each in enumerate(values, start=1)), "")
+    if path.is_dir() and read_folder(path) is not None:
+        return _as_phones(path, lambda: map(_folder_row, read_folder(path) or ()), (), labels)
     ending = ending_of(path)
     if ending not in ENDINGS:
         fix = f"use one of {', '.join(ENDINGS)}; save a spreadsheet as .xlsx or CSV (UTF-8)"
@@ -297,30 +174,198 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     text, note = read_cells(path, REQUIRED)
     if not text.strip():
         raise InputError(f"{path}: the table is empty", f"its first line names the columns: {COLUMNS}")
-    rows = _json_rows(text, path, labels) if ending in JSON_LINES else _delimited_rows(text, path, labels)
-    first = next(rows, None)
+    notes = (note,) if note else ()
+    if ending in JSON_LINES:
+        rows: Callable[[], Iterator[Row]] = partial(_json_rows, text, path, labels)
+        with suppress(InputError, ValueError, RecursionError):
+            *_, entry = next(_json_values(text, path), (None,))
+            values = json.loads(entry) if isinstance(entry, str) else entry
+            notes = (*notes, *_choices(path, values if isinstance(values, dict) else ()))
+    elif (values := fairseq_rows(text, path)) is not None:
+        rows = partial(map, _folder_row, values)
+    else:
+        header = _read_header(text, path, labels)
+        rows, notes = partial(_delimited_rows, text, path, header), (*notes, *header.notes)
+    first = next(rows(), None)
     if first is None:
         raise InputError(f"{path}: no rows in the table", f"a row has {COLUMNS}")
-    return Table(chain((first,), rows), note)
+    return _as_phones(path, rows, notes, labels)
 
 
-def _delimited_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows below the header. In TSV, quotes are plain characters, unless they enclose a field."""
-    lines, first = io.StringIO(text), 1
-    header = next(lines, "")
-    while header and not header.strip(_EMPTY):
-        header, first = next(lines, ""), first + 1
-    delimiter = max(_DELIMITERS, key=header.count)
-    quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader(chain((header,), lines), delimiter=delimiter, quoting=quoting)
+_LISTED = frozenset((*TIMIT61, *TIMIT48, *TIMIT39, *CMU39, *SILENCES))
+_VOWELS = frozenset("aa ae ah ao aw ax ay eh er ey ih ix iy ow oy uh uw ux".split())
+_FEWEST, _SHORTEST = 5, 3.0  # different labels of a table, and the mean length of its rows, by which they are phones
+
+
+def _as_phones(path: Path, rows: Callable[[], Iterator[Row]], notes: tuple[str, ...], labels: Sequence[str]) -> Table:
+    """Return the table of rows; where all words of all rows are labels of TIMIT or of the CMU dictionary, as phones.
+
+    Kaldi's and lhotse's TIMIT have such texts.
+    """
+    if not set(LABELS) <= set(labels) or not _are_phones(rows()):
+        return Table(rows(), notes)
+    note = f"{path}: all its words are phones of TIMIT or of the CMU dictionary, and are read as phones"
+    return Table((row._replace(phones=tuple(row.words.split()) or None, words="") for row in rows()), (*notes, note))
+
+
+def _are_phones(rows: Iterator[Row]) -> bool:
+    """Tell whether the texts of all rows are phones; most other tables tell by their first row."""
+    known, count, tokens = set[str](), 0, 0
+    for row in rows:
+        own = [_unstressed(word) for word in row.words.split()]
+        if row.phones or not _LISTED.issuperset(own):
+            return False
+        known.update(own)
+        count, tokens = count + bool(own), tokens + len(own)
+    return (
+        len(known) >= _FEWEST and tokens >= _SHORTEST * count and not known.isdisjoint(_VOWELS) and not known <= _VOWELS
+    )
+
+
+def _unstressed(label: str) -> str:
+    return label.lower().rstrip("012")
+
+
+@dataclass(frozen=True)
+class Header:
+    """How the lines of a delimited table are read.
+
+    Attributes
+    ----------
+    columns : list of str
+        The names of the columns in lower case, as they are here; ``""`` for columns without a name.
+    delimiter : str
+    lines : int
+        How many lines are before the first row.
+    audio : str
+        Where the recordings are, if rows name them by their ids alone: ``"wavs/{}.wav"``.
+    notes : tuple of str
+        What the user should know.
+    """
+
+    columns: list[str]
+    delimiter: str
+    lines: int
+    audio: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def _read_header(text: str, path: Path, labels: Sequence[str]) -> Header:
+    """Read the line of the columns' names, after lines that are empty, or name the delimiter as Excel does."""
+    lines, first, delimiter = io.StringIO(text), 1, ""
+    line = next(lines, "")
+    if named := _SEPARATOR.fullmatch(line):
+        delimiter, line, first = named[1], next(lines, ""), 2
+    while line and not line.strip(_EMPTY):
+        line, first = next(lines, ""), first + 1
+    delimiter = delimiter or max(_DELIMITERS, key=line.count)
+    names = next(
+        csv.reader([line], delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if delimiter in ",;" else csv.QUOTE_NONE), []
+    )
     try:
-        columns = _columns(next(reader), path, first, labels)
-        for raw in reader:
-            fields = [field.strip(_SPACE) for field in raw]
-            if any(fields):
-                yield _delimited_row(columns, fields, first - 1 + reader.line_num, delimiter)
-    except csv.Error as error:
-        raise InputError(f"{path}, line {first - 1 + reader.line_num}: {error}", "correct the line") from None
+        columns = _columns(names, path, first, labels)
+    except InputError:
+        rows = (each.rstrip("\n").split("|") for each in chain([line], lines) if each.strip(_EMPTY))
+        if "|" not in line or "words" not in labels or (found := without_header(rows, path)) is None:
+            raise
+        return Header(found[0], "|", first - 1, *found[1:])
+    return Header(columns, delimiter, first, "", _choices(path, [_name(field) for field in names]))
+
+
+def _choices(path: Path, names: Container[str]) -> tuple[str, ...]:
+    """Return which of several columns that may be meant is read."""
+    notes = []
+    for target, others in USUAL.items():
+        taken, *left = [name for name in (target, *others) if name in names] or [""]
+        if left:
+            notes.append(f"{path}: the column {taken!r} is read as {target}, and not {first_few(left)}")
+    return tuple(notes)
+
+
+def _delimited_rows(text: str, path: Path, header: Header) -> Iterator[Row]:
+    """Yield the rows below the header."""
+    for line, raw, problem in _records(text, path, header):
+        fields = [field.strip(_SPACE) for field in raw]
+        if problem:
+            yield Row(line, problem=problem, fix="write it twice and the field in quotes, or save the table as .tsv")
+        elif any(fields):
+            yield _delimited_row(header, fields, line)
+
+
+def _records(text: str, path: Path, header: Header) -> Iterator[tuple[int, list[str], str]]:
+    """Yield the line of each row, its fields, and what is wrong with its quotation marks, or ``""``.
+
+    In fields of tables with tabs or ``|`` they are plain characters. In others they enclose a field, whose text may
+    have line ends.
+
+    Raises
+    ------
+    InputError
+        A field begins with a quotation mark that is not closed in its line, and holds other rows.
+    """
+    lines = islice(io.StringIO(text), header.lines, None)
+    if header.delimiter in "\t|":
+        yield from ((*each, "") for each in _plain_records(lines, header))
+        return
+    taken: list[str] = []
+
+    def watched() -> Iterator[str]:
+        for each in lines:
+            taken.append(each)
+            yield each
+
+    reader = csv.reader(watched(), delimiter=header.delimiter, strict=True)
+    line = header.lines + 1
+    while True:
+        try:
+            fields, problem = next(reader), ""
+        except StopIteration:
+            return
+        except csv.Error as error:
+            fields, problem = [], f"a quotation mark inside of a field, or not closed ({error})"
+        if len(taken) > 1 and (problem or _holds_rows(header, fields, taken)):
+            what = f"{path}, line {line}: a field begins with a quotation mark that is not closed in this line"
+            raise InputError(what, "close it; one that is text is written twice, in quotes; or save the table as .tsv")
+        yield line, fields, problem
+        line += len(taken)
+        taken.clear()
+
+
+def _plain_records(lines: Iterator[str], header: Header) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line of each row and its fields; a text in quotes may end in one of the lines after it."""
+    held: list[tuple[int, list[str]]] = []  # a row whose last field is open, and the lines after it
+    for line, plain in enumerate(lines, start=header.lines + 1):
+        held.append((line, plain.rstrip("\n").split(header.delimiter)))
+        while held and not (joined := _joined([fields for _, fields in held], header)):
+            yield held.pop(0)
+        if held and not _is_open(joined):
+            yield held[0][0], joined
+            held = []
+    yield from held
+
+
+def _joined(parts: Sequence[list[str]], header: Header) -> list[str]:
+    """Return the fields of a row over several lines, of which all but the last leave a text open; else none."""
+    fields, columns = parts[0], header.columns
+    for more in parts[1:]:
+        fields = [*fields[:-1], f"{fields[-1]} {more[0]}", *more[1:]]
+    is_text = len(parts[0]) <= len(columns) and columns[len(parts[0]) - 1] in ("words", "")
+    return fields if len(fields) <= len(columns) and (not _is_open(parts[0]) or is_text) else []
+
+
+def _is_open(fields: Sequence[str]) -> bool:
+    """Tell whether the last of some fields begins with a quotation mark that is not closed."""
+    return fields[-1].startswith('"') and fields[-1].count('"') % 2 == 1
+
+
+def _holds_rows(header: Header, fields: Sequence[str], lines: Sequence[str]) -> bool:
+    """Tell whether a field of a row of several lines holds other rows: only texts have line ends, and no recordings."""
+    columns, audio = header.columns, header.columns.index("audio")
+    for name, field in zip(columns, fields, strict=False):
+        if "\n" in field and name in _ONCE and name != "words":
+            return True
+    rows = (next(csv.reader([each], delimiter=header.delimiter)) for each in lines[1:])
+    return any(len(row) >= len(columns) and row[audio].strip().lower().endswith(SOUNDS) for row in rows)
 
 
 def _columns(header: list[str], path: Path, line: int, labels: Sequence[str]) -> list[str]:
@@ -333,7 +378,7 @@ def _columns(header: list[str], path: Path, line: int, labels: Sequence[str]) ->
     if missing := _missing(columns, labels):
         what = f"{path}, line {line}: no column {' and no '.join(missing)} among: {', '.join(named)}"
         raise InputError(what, f"name the columns in the first line: {COLUMNS}")
-    if twice := sorted({name for name in (*REQUIRED, *LABELS, *OPTIONAL) if columns.count(name) > 1}):
+    if twice := sorted({name for name in _ONCE if columns.count(name) > 1}):
         raise InputError(f"{path}, line {line}: several columns named {' and '.join(twice)}", "rename all but one")
     return columns
 
@@ -356,21 +401,28 @@ def _name(field: str) -> str:
     return _unquoted(field.strip(_SPACE)).strip(_SPACE).lower()
 
 
-def _delimited_row(columns: list[str], fields: list[str], line: int, delimiter: str) -> Row:
+def _delimited_row(header: Header, fields: list[str], line: int) -> Row:
+    columns = header.columns
     while len(fields) > len(columns) and not fields[-1]:
         fields.pop()
     if len(fields) != len(columns):
         return Row(line, problem=f"{len(fields)} fields for {len(columns)} columns")
     row: dict[str, Any] = dict(zip(columns, map(_unquoted, fields), strict=True))
-    if delimiter != ",":  # a comma in a time is no other sign than the point that others write
-        row |= {name: row[name].replace(",", ".") for name in TIMES if _DECIMAL.fullmatch(row.get(name, ""))}
+    if header.audio:
+        row |= {"audio": header.audio.format(row["id"]), "words": row["words"] or row.get("written", "")}
+    if header.delimiter != ",":  # a comma in a time is no other sign than the point that others write
+        row |= {name: row[name].replace(",", ".") for name in _SECONDS if _DECIMAL.fullmatch(row.get(name, ""))}
     phones = row.setdefault("phones", "")
     if phones.startswith("["):
         try:
             row["phones"] = json.loads(phones)
         except (ValueError, RecursionError):
             return Row(line, row.get("id", ""), problem=f"phones are not a JSON list: {phones[:40]!r}")
-    return _row(line, row)
+    try:
+        return _row(line, with_end(row))
+    except ValueError:
+        told = ", ".join(f"{name} {row[name][:40]!r}" for name in _SECONDS if row.get(name))
+        return Row(line, row.get("id", ""), problem=f"not seconds: {told}")
 
 
 def _unquoted(field: str) -> str:
@@ -383,29 +435,66 @@ def _text(value: Any) -> str:
 
 
 def _json_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Row]:
-    for line, source in enumerate(io.StringIO(text), start=1):
-        if not source.strip():
-            continue
+    for line, id, source in _json_values(text, path):
         try:
-            entries = of_object(dict(json.loads(source)), path)
+            values = dict(json.loads(source.rstrip().removesuffix(",")) if isinstance(source, str) else source)
+            entries = of_object({"id": id, **values} if id else values, path)
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-            yield Row(line, problem=f"not a JSON object of a manifest, on one line ({str(error)[:200]})")
+            yield Row(line, id, problem=f"not a JSON object of a manifest, on one line ({str(error)[:200]})")
             continue
         for each in entries:
             usual = _as_here(tuple(each))
             named = {usual.get(name, name): value for name, value in each.items()}
-            if missing := _missing(named, labels):
-                yield Row(line, str(named.get("id", "")), problem=f"no {' and no '.join(missing)}")
+            if named.get("problem"):
+                yield _folder_row({"line": line, **named})
+            elif missing := _missing(named, labels):
+                yield Row(line, _text(named.get("id")), problem=f"no {' and no '.join(missing)}")
             else:
                 yield _row(line, named)
 
 
-def _folder_row(line: int, values: dict[str, Any]) -> Row:
-    problem = values.get("problem")
-    return Row(line, values["id"], problem=problem) if problem else _row(line, values)
+def _json_values(text: str, path: Path) -> Iterator[tuple[int, str, Any]]:
+    """Yield the line, the id and the value of each entry: a text for each line, or an object of a whole document.
+
+    A document is a list of objects, or one object with those of SpeechBrain by their ids.
+    """
+    if not _is_document(text):
+        yield from ((line, "", source) for line, source in enumerate(io.StringIO(text), start=1) if source.strip())
+        return
+    decoder, at, line, counted = json.JSONDecoder(), text.index(text.strip()[0]) + 1, 1, 0
+    is_list = text[at - 1] == "["
+    try:
+        while text[at := _BETWEEN.match(text, at).end()] not in "]}":  # type: ignore[union-attr]
+            line, counted, id = line + text.count("\n", counted, at), at, ""
+            if not is_list:
+                id, at = decoder.raw_decode(text, at)
+                at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
+            value, at = decoder.raw_decode(text, at)
+            yield line, id, value
+    except (IndexError, RecursionError, ValueError) as error:
+        where = error.lineno if isinstance(error, json.JSONDecodeError) else text.count("\n") + 1
+        fix = "correct it, or write one object a line"
+        raise InputError(f"{path}, line {where}: not JSON, or not closed", fix) from None
 
 
-def _row(line: int, values: dict[str, Any]) -> Row:
+def _is_document(text: str) -> bool:
+    """Tell whether a text is one JSON value over several lines, or a list in one, and not a value a line."""
+    first = next((line for line in io.StringIO(text) if line.strip()), "").strip().removesuffix(",")
+    try:
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return first.endswith(("[", "{")) or first.startswith("[{")
+    entries = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
+    return bool(entries) and all(isinstance(each, dict) for each in entries)
+
+
+def _folder_row(values: dict[str, Any]) -> Row:
+    row = _row(values["line"], values)
+    problem, fix = str(values.get("problem") or row.problem), str(values.get("fix") or row.fix)
+    return row._replace(problem=problem, fix=fix, file=values.get("file", ""))
+
+
+def _row(line: int, values: Mapping[str, Any]) -> Row:
     """Return the row of plain values, whose phones may be a list or a text of labels."""
     phones = values.get("phones")
     labels: tuple[str, ...] | None = None
@@ -416,6 +505,7 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     elif phones is not None:
         return Row(line, str(values.get("id", "")), problem="phones are neither a line of labels nor a list of them")
     audio, id, speaker, channel, start, end = map(_text, map(values.get, (*_TEXTS, *TIMES)))
+    audio = _ROOT.sub("", audio)
     if "id" not in values:
         id = PurePath(audio.replace("\\", "/")).stem
     if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
@@ -424,8 +514,21 @@ def _row(line: int, values: dict[str, Any]) -> Row:
     words = " ".join(map(str, words)) if isinstance(words, list) else _text(words)
     named = () if _TRAITS.isdisjoint(values) else TRAITS  # most tables have none
     traits = tuple((name, text) for name in named if (text := _text(values.get(name))))
-    number = int(channel) if channel else None
-    return Row(line, id, audio, labels, speaker, number, words, start=start, end=end, traits=traits)
+    split, duration = _text(values.get("split")), "" if start or end else _text(values.get("duration"))
+    return Row(
+        line,
+        id,
+        audio,
+        labels,
+        speaker,
+        int(channel) if channel else None,
+        words,
+        start=start,
+        end=end,
+        traits=traits,
+        split=split,
+        duration=duration,
+    )
 
 
 def read_cells(path: Path, columns: Iterable[str]) -> Text:
@@ -519,7 +622,10 @@ def read_sentences(path: Path, words: tuple[int, int]) -> list[str]:
     """
     if path.is_dir():
         raise InputError(f"{path}: a folder", "name a file of sentences")
-    lines = [row.words for row in read_table(path).rows] if is_table(path) else read_text(path).text.split("\n")
+    rows = list(read_table(path).rows) if is_table(path) else []
+    if bad := next((row for row in rows if row.problem), None):
+        raise InputError(f"{path}, line {bad.line}: {bad.problem}", bad.fix)
+    lines = [row.words for row in rows] if is_table(path) else read_text(path).text.split("\n")
     found: dict[str, None] = {}
     for line in lines:
         for sentence in _ENDS.split(line):

@@ -11,6 +11,7 @@ name for which a ``*`` in ``corpus.tier`` stands, else the folder.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, takewhile
@@ -20,7 +21,7 @@ from typing import NamedTuple
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, Tier, choose_tiers, in_order, read_tiers
 from speechctc.audio.eaf import ENDING as EAF
-from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.eaf import find_media, origin_of, read_eaf
 from speechctc.audio.recordings import (
     ENDINGS,
     Recording,
@@ -33,11 +34,12 @@ from speechctc.audio.recordings import (
 )
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, counted, counted_alike, first_few, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
-from speechctc.corpora.corpus_builder import PAUSES, UNCLEAR, CorpusBuilder
+from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
 from speechctc.phones.label_rules import is_tone
+from speechctc.phones.nonspeech import NonSpeech, is_pause
 
 TEXTGRID = ".textgrid"
 TAIL = 0.05  # seconds that labels may end after their recording
@@ -84,10 +86,11 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
             raise InputError(f"{path}: no TextGrid beside it", "add one, or leave the recording out")
         if used.setdefault(grid, path.name) != path.name:
             raise InputError(f"{path}: {used[grid]} has the same name, and is used", "rename one of them")
-        tiers, note = read_tiers(grid)
-        return LabelledRecording(id, path, grid, tiers, recording.speaker, sound_file.info(path).seconds, 0.0, note)
+        read, seconds = read_tiers(grid), sound_file.info(path).seconds
+        origin, domain = -read.begins_at(seconds), read.domain_note(grid, seconds)
+        return LabelledRecording(id, path, grid, read.tiers, recording.speaker, seconds, origin, read.note, domain)
 
-    for recording, id in zip(recordings, _ids([each.path for each in recordings], root), strict=True):
+    for recording, id in zip(recordings, ids_below([each.path for each in recordings], root), strict=True):
         reader.add(id, split_of(recording.name), partial(read, recording, id))
     reader.read()
     builder, alone = reader.builder, [grid.relative_to(root) for grid in sorted(grids - used.keys())]
@@ -129,10 +132,10 @@ def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus
         except InputError:
             without.append(path.relative_to(root))
             raise
-        seconds = sound_file.info(audio).seconds
-        return LabelledRecording(id, audio, path, tiers, speaker_of(path.relative_to(root)), seconds, origin)
+        seconds, (_, note) = sound_file.info(audio).seconds, origin_of(path, media, audio)
+        return LabelledRecording(id, audio, path, tiers, speaker_of(path.relative_to(root)), seconds, origin, note)
 
-    for path, id in zip(files, _ids(files, root), strict=True):
+    for path, id in zip(files, ids_below(files, root), strict=True):
         reader.add(id, split_of(path.relative_to(root)), partial(read, path, id))
     reader.read()
     reader.builder.warn_of(without, "files of ELAN left out, because their recordings are not there")
@@ -142,7 +145,7 @@ def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus
     return reader.to_corpus(needed, what, fix)
 
 
-def _ids(files: Sequence[Path], root: Path) -> list[str]:
+def ids_below(files: Sequence[Path], root: Path) -> list[str]:
     """Return a distinct id for each file: its path below the corpus, without the ending."""
     ids: dict[str, None] = {}
     for path in files:
@@ -168,8 +171,8 @@ class LabelledRecording(NamedTuple):
         Duration of the recording.
     origin : float
         Time in the recording, in seconds, of 0 s in the file of labels.
-    note : str
-        What the user should know about how the file was read, or ``""``.
+    note, domain : str
+        What the user should know about how the file was read, and of a length that is not the recording's, or ``""``.
     """
 
     id: str
@@ -180,15 +183,49 @@ class LabelledRecording(NamedTuple):
     seconds: float
     origin: float = 0.0
     note: str = ""
+    domain: str = ""
+
+
+class ChosenTier(NamedTuple):
+    """A tier that is read.
+
+    Attributes
+    ----------
+    tier : Tier
+    star : str
+        The speaker that its name tells, or ``""``.
+    name : str
+        What tells it from the others of the file.
+    beside : Tier or None
+        The tier of its words.
+    """
+
+    tier: Tier
+    star: str
+    name: str
+    beside: Tier | None
 
 
 class FoundUtterances(NamedTuple):
-    """The utterances of a recording, its longest gap in seconds, and how many utterances another speaker interrupts."""
+    """The utterances of a recording, and what its tiers are.
+
+    Attributes
+    ----------
+    labelled : LabelledRecording
+    utterances : list of Utterance
+    gap : float
+        The longest time without a label, in seconds.
+    interrupted : int
+        How many utterances another speaker interrupts.
+    tiers : sequence of ChosenTier
+        Those that were read.
+    """
 
     labelled: LabelledRecording
     utterances: list[Utterance]
     gap: float
     interrupted: int
+    tiers: Sequence[ChosenTier]
 
 
 class TierReader:
@@ -266,7 +303,8 @@ class TierReader:
         except InputError:  # reported when the labels are read
             return []
         named = [(words.language_of(*self._names(labelled, tier)), tier) for tier in tiers]
-        texts = [(name, " ".join(each.label for each in tier.entries if _is_word(each.label))) for name, tier in named]
+        spoken = NonSpeech(self._config.ignore).spoken
+        texts = [(name, " ".join(spoken(each.label) for each in tier.entries)) for name, tier in named]
         return [(language, text) for language, text in texts if words.can_read(language)]
 
     def _names(self, labelled: LabelledRecording, tier: Tier) -> Iterator[str]:
@@ -283,36 +321,43 @@ class TierReader:
         InputError
             No tier has the name, or none of several can be used.
         """
-        chosen = choose_tiers(labelled.tiers, labelled.file, self._tier)
+        chosen = _chosen(labelled, self._tier, self._config.words)
         if len(chosen) > 1:  # a speaker who says nothing here
-            chosen = [(tier, star) for tier, star in chosen if any(each.label for each in tier.entries)] or chosen[:1]
-        found: list[tuple[Tier, list[Utterance]]] = []
+            spoken = [e for e in chosen if e.tier.problem or any(entry.label for entry in e.tier.entries)]
+            chosen = spoken or chosen[:1]
+        found: list[tuple[ChosenTier, Tier, list[Utterance]]] = []
         errors: list[InputError] = []
-        for tier, star in chosen:
+        for each in chosen:
+            id = "-".join([labelled.id, *("_".join(each.name.split()) for _ in chosen[1:2])])
             try:
-                used = in_order(tier, labelled.file)
-                base = "-".join([labelled.id, *("_".join((star or tier.name).split()) for _ in chosen[1:2])])
-                found.append((used, list(self._of_tier(labelled._replace(id=base), used, star, split))))
+                ordered = each._replace(tier=in_order(each.tier, labelled.file))
+                utterances = list(self._of_tier(labelled._replace(id=id), ordered, split))
+                found.append((each, ordered.tier, utterances))
             except InputError as error:
                 errors.append(error)
                 if len(chosen) > 1:
-                    self.builder.rejected[split].append(Rejected(f"{labelled.id}-{tier.name}", str(error)))
+                    self.builder.rejected[split].append(Rejected(f"{labelled.id}-{each.tier.name}", str(error)))
         if not found:
             raise errors[0]
-        every = [utterance for _, utterances in found for utterance in utterances]
+        notes = [f"{labelled.file}: {tier.note}" for _, tier, _ in found if tier.note]
+        labelled = labelled._replace(note="; ".join(filter(None, [labelled.note, *notes])))
+        every = [utterance for *_, utterances in found for utterance in utterances]
         self.builder.utterances[split] += every
-        interrupted = sum(_interrupted(utterances, found, tier, labelled.origin) for tier, utterances in found)
-        gap = max(_longest_gap(tier, labelled.seconds) for tier, _ in found)
-        return FoundUtterances(labelled, every, gap, interrupted)
+        tiers = [tier for _, tier, _ in found]
+        interrupted = sum(_interrupted(utterances, tiers, tier, labelled.origin) for _, tier, utterances in found)
+        gap = max(_longest_gap(tier, labelled) for tier in tiers)
+        return FoundUtterances(labelled, every, gap, interrupted, [each for each, *_ in found])
 
-    def _of_tier(self, labelled: LabelledRecording, tier: Tier, star: str, split: str) -> Iterator[Utterance]:
+    def _of_tier(self, labelled: LabelledRecording, chosen: ChosenTier, split: str) -> Iterator[Utterance]:
         """Yield the utterances of a tier whose entries are in order; add those that cannot be used to the rejected."""
-        shift, words = labelled.origin, self._words
+        tier, shift, words = chosen.tier, labelled.origin, self._words
         entries = [each._replace(start=each.start + shift, end=each.end + shift) for each in tier.entries]
         _check(labelled, tier, entries, self._config.segment == "labels" and words is None)
-        spoken = [each for each in entries if words is None or _is_word(each.label)]
-        spoken = [each for each in spoken if self.builder.keeps(each.label)]
-        beside = _words(labelled, tier, star, self._config)
+        spoken = [each for each in entries if self.builder.keeps(each.label)]
+        if words is not None:
+            texts = (each._replace(label=words.spoken(each.label)) for each in spoken)
+            spoken = [each for each in texts if each.label]
+        beside = _words(labelled, chosen.beside)
         language = self._language(labelled, tier, words) if words is not None else ""
         for piece in _pieces(spoken, labelled.seconds, tier, self._config):
             whole = piece.start <= MIN_EDGE and piece.end >= labelled.seconds - MIN_EDGE
@@ -333,7 +378,7 @@ class TierReader:
                 id,
                 labelled.audio,
                 tuple(phones),
-                tier.speaker or star or labelled.speaker,
+                tier.speaker or chosen.star or labelled.speaker,
                 times,
                 stretch=None if whole else (round(piece.start, 4), round(piece.end, 4)),
                 words=tuple(text),
@@ -395,10 +440,6 @@ def _tones(labelled: LabelledRecording, tier: Tier, config: CorpusConfig) -> dic
     return {round(each.end + labelled.origin, 3): each.label for each in entries}
 
 
-def _is_word(label: str) -> bool:
-    return label.lower() not in PAUSES | UNCLEAR
-
-
 def _within(time: float, piece: Piece) -> float:
     return min(max(time, piece.start), piece.end) - piece.start
 
@@ -420,36 +461,58 @@ def _check(labelled: LabelledRecording, tier: Tier, entries: Sequence[Interval],
 def _pieces(spoken: Sequence[Interval], seconds: float, tier: Tier, config: CorpusConfig) -> list[Piece]:
     if tier.points or not spoken:
         return [Piece(0, len(spoken) - 1, 0.0, seconds)]
-    spans = [Span(max(each.start, 0.0), min(each.end, seconds), each.label in PAUSES) for each in spoken]
+    spans = [Span(max(each.start, 0.0), min(each.end, seconds), is_pause(each.label)) for each in spoken]
     several = config.segment != "labels" or config.words_tier is not None  # phones in a label: it may hold a pause
     return cut(spans, seconds, config.max_gap, config.max_seconds, several)
 
 
-def _words(labelled: LabelledRecording, tier: Tier, star: str, config: CorpusConfig) -> list[Interval]:
-    """Return the words of the speaker of a tier; none where the file has no such tier."""
+def _chosen(labelled: LabelledRecording, pattern: str, words: str) -> list[ChosenTier]:
+    """Return the tiers that a name or a pattern names, each with the tier of words of its speaker.
+
+    Several of one speaker, or of one name, have their words in the tiers of words of the same order.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    found = choose_tiers(labelled.tiers, labelled.file, pattern)
     try:
-        chosen = choose_tiers(labelled.tiers, labelled.file, config.words)
+        of_words = choose_tiers(labelled.tiers, labelled.file, words)
     except InputError:
-        return []
-    mine = [each for each, name in chosen if len(chosen) == 1 or (name or each.speaker) == (star or tier.speaker)]
+        of_words = []
+    counts = Counter((star or tier.name).strip() for tier, star in found)
+    before, by_speaker = Counter[str](), Counter[str]()
+    chosen = []
+    for tier, star in found:
+        name, speaker = (star or tier.name).strip(), star or tier.speaker
+        before[name] += 1
+        mine = [each for each, other in of_words if len(of_words) == 1 or (other or each.speaker) == speaker]
+        beside = mine[0] if len(of_words) == 1 else next(iter(mine[by_speaker[speaker] :]), None)
+        by_speaker[speaker] += 1
+        chosen.append(ChosenTier(tier, star, f"{name}-{before[name]}" if counts[name] > 1 else name, beside))
+    return chosen
+
+
+def _words(labelled: LabelledRecording, words: Tier | None) -> list[Interval]:
+    """Return the words of a tier, at the times of the recording."""
     shift = labelled.origin
-    entries = [each for words in mine[:1] if not words.points for each in words.entries if each.label]
+    entries = [each for each in words.entries if each.label] if words is not None and not words.points else []
     return [Interval(each.start + shift, each.end + shift, each.label) for each in sorted(entries)]
 
 
-def _longest_gap(tier: Tier, seconds: float) -> float:
+def _longest_gap(tier: Tier, labelled: LabelledRecording) -> float:
     """Return the longest time without a label, in seconds; of points, 0."""
     if tier.points:
         return 0.0
+    begin, last = -labelled.origin, labelled.seconds - labelled.origin
     starts, ends = [entry.start for entry in tier.entries], [entry.end for entry in tier.entries]
-    return max(start - end for start, end in zip([*starts, seconds], [0.0, *ends], strict=True))
+    return max(start - end for start, end in zip([*starts, last], [begin, *ends], strict=True))
 
 
-def _interrupted(
-    utterances: Sequence[Utterance], found: Sequence[tuple[Tier, object]], tier: Tier, origin: float
-) -> int:
+def _interrupted(utterances: Sequence[Utterance], tiers: Sequence[Tier], tier: Tier, origin: float) -> int:
     """Return in how many utterances another tier has a label."""
-    others = [other for other, _ in found if other is not tier]
+    others = [other for other in tiers if other is not tier]
     return sum(any(_speaks(other, utterance, origin) for other in others) for utterance in utterances)
 
 
@@ -458,7 +521,7 @@ def _speaks(tier: Tier, utterance: Utterance, origin: float) -> bool:
     start, end = utterance.stretch or (0.0, float("inf"))
     first = bisect_right(tier.entries, start - origin, key=lambda each: each.end)
     during = takewhile(lambda each: each.start < end - origin, islice(tier.entries, first, None))
-    return any(each.label not in PAUSES for each in during)
+    return any(not is_pause(each.label) for each in during)
 
 
 class Span(NamedTuple):
@@ -551,8 +614,12 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     utterances = [utterance for file in files for utterance in file.utterances]
     tiered = {u.speaker for file in files for u in file.utterances if u.speaker != file.labelled.speaker}
     builder.notes.append(_speakers(utterances, tiered))
+    builder.notes.append(_tiers(files, config))
+    _report_odd(files, builder)
     if odd := [file.labelled.note for file in files if file.labelled.note]:
         builder.warnings.append(odd[0] + (f" (and {len(odd) - 1} more files)" if len(odd) > 1 else ""))
+    domains = [(file.labelled.file, file.labelled.domain) for file in files if file.labelled.domain]
+    builder.warnings += counted_alike(domains, with_numbers=True)
     _report_cuts(files, builder, config)
     if config.max_gap is None or config.max_gap >= MIN_GAP:
         quiet = [Path(file.labelled.audio.name) for file in files if file.gap >= MIN_GAP]
@@ -562,6 +629,35 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     lengths = [(each.stretch or (0.0, file.labelled.seconds), each.audio) for file in files for each in file.utterances]
     long = {Path(audio.name) for (start, end), audio in lengths if end - start > config.max_seconds}
     builder.warn_of(sorted(long), note_text("long", seconds=config.max_seconds))
+
+
+def _report_odd(files: Sequence[FoundUtterances], builder: CorpusBuilder) -> None:
+    """Add warnings on tiers of one name and on labels of no duration."""
+    names = {file.labelled.file: [each.tier.name.strip() for each in file.tiers] for file in files}
+    builder.warn_of(
+        [Path(path.name) for path, each in names.items() if len({*each}) < len(each)], note_text("same name")
+    )
+    entries = (entry for file in files for each in file.tiers if not each.tier.points for entry in each.tier.entries)
+    if empty := Counter(entry.label for entry in entries if entry.label and entry.end <= entry.start):
+        builder.warnings.append(note_text("no duration", labels=counted(empty, 5)))
+
+
+def _tiers(files: Sequence[FoundUtterances], config: CorpusConfig) -> str:
+    """Return how many tiers the files have, how many of them were read as what, and the names of the others."""
+    labels = "phones" if config.words_tier is None else "words"
+    used, others = Counter[str](), Counter[str]()
+    for file in files:
+        kinds = {id(each.beside): "words beside them" for each in file.tiers} | {
+            id(each.tier): labels for each in file.tiers
+        }
+        for tier in file.labelled.tiers:
+            if id(tier) in kinds:
+                used[kinds[id(tier)]] += 1
+            else:
+                others[repr(tier.name) if any(each.label for each in tier.entries) else "without a label"] += 1
+    read = ", ".join(f"{count} of {kind}" for kind, count in used.items())
+    left = f"; {others.total()} not used: {counted(others)}" if others else ""
+    return note_text("tiers", met=used.total() + others.total(), files=plural(len(files), "file"), read=read, left=left)
 
 
 def _report_cuts(files: Sequence[FoundUtterances], builder: CorpusBuilder, config: CorpusConfig) -> None:

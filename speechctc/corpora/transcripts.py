@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
-from speechctc.audio.annotations import MAX_OVERLAP, Interval, choose_tier, read_phn, read_textgrid
+from speechctc.audio import label_files, sound_file
+from speechctc.audio.annotations import (
+    MAX_OVERLAP,
+    PHN_RATE,
+    Interval,
+    choose_tier,
+    intervals_of,
+    read_phn,
+    read_tiers,
+)
 from speechctc.audio.eaf import ENDING as EAF
-from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.eaf import find_media, origin_of, read_eaf
 from speechctc.audio.recordings import TIERS, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
 from speechctc.core import written
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, counted_alike, first_few, plural
+from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
+from speechctc.corpora.manifests import PERTURBED, read_folder
 from speechctc.corpora.table import spelling_of
+from speechctc.corpora.table_rows import ENDINGS as ENDINGS_OF_TABLES
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.table_rows import is_table as looks_like_table
 from speechctc.phones.inventory import nfc
+from speechctc.phones.nonspeech import kind_of_phone
+from speechctc.phones.notations import from_praat
 
 TEXTS = (".lab", ".txt")
-FILES = (".phn", *TEXTS, ".textgrid", EAF)
-NAMES = {"phones": ".PHN, .lab, .txt, .TextGrid or .eaf", "words": ".lab, .txt, .TextGrid or .eaf"}
+FILES = (".phn", ".wrd", *TEXTS, ".textgrid", EAF, *label_files.ENDINGS, *label_files.FOREIGN)
+# Endings of transcripts beside recordings; the first that is there is read. Subtitles have words.
+BESIDE = {
+    "phones": (".phn", *TEXTS, ".textgrid", EAF, ".ctm"),
+    "words": (*TEXTS, ".textgrid", EAF, ".wrd", *label_files.ENDINGS, *label_files.FOREIGN),
+}
+NAMES = {"phones": ".PHN, .lab, .txt, .TextGrid or .eaf", "words": ".lab, .txt, .TextGrid, .eaf or .WRD"}
+MORE = {"phones": ", nor .ctm", "words": ", nor .ctm, .stm, .srt or .vtt"}
 Labels = Literal["phones", "words"]
 SHOWN = 40  # signs of a phrase in an error
+
+_TIMIT_TEXT = re.compile(r"\s*(\d{1,9})\s+(\d{1,9})\s+([^\W\d].*\S)\s*")
+TIMIT_TEXT = (
+    "the two numbers at the beginning of a text are TIMIT's, the samples of its recording, and not read as words"
+)
+MAX_SURPLUS = 0.01  # share of the samples by which TIMIT's number may differ
 
 
 class Phrase(NamedTuple):
@@ -79,7 +107,7 @@ class TranscriptOptions(NamedTuple):
     labels : str
     limits : bool, optional
         The times of intervals, annotations and rows are limits of their labels; None: those of rows are, and those of
-        a tier if one of its annotations has several labels.
+        a tier if most of its labels stand in annotations of several.
     """
 
     tier: str | None = None
@@ -93,7 +121,8 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     Parameters
     ----------
     file : Path
-        A .PHN file, a TextGrid, or a text file with labels separated by white space.
+        A .PHN file, a TextGrid, a file of ELAN, another program's file of labels with times, or a text file with labels
+        separated by white space.
     recording : Path
         Of a file of ELAN that links to several, the one that the times are of.
     choice : TranscriptOptions
@@ -107,11 +136,39 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     if ending == EAF:
         return _of_elan(file, recording, tier, choice.limits)
     if ending == ".textgrid":
-        return _of_intervals(file, read_textgrid(file, tier), choice.limits)
-    if ending == ".phn":
-        return Transcript(tuple(each.label for each in read_phn(file)), file)
+        return _of_grid(file, recording, tier, choice.limits)
+    if ending in (".phn", ".wrd"):
+        return _of_intervals(file, read_phn(file), choice.limits, ending[1:].upper())
+    if label_files.is_label_file(file):
+        about = attempt(sound_file.info, recording)
+        found = label_files.read_label_file(file, recording, None if isinstance(about, InputError) else about)
+        if found is not None:
+            return _noted_first(_of_intervals(file, found.entries, choice.limits, file.name), found.note)
     text, note = read_text(file)
-    return Transcript(tuple(text.split()), file, note)
+    if choice.labels == "phones":
+        return Transcript(tuple(text.split()), file, note)
+    if ending == ".txt" and (sentence := _of_timit(text, file, recording)):
+        text, note = sentence, "; ".join(filter(None, [note, TIMIT_TEXT]))
+    return Transcript(tuple(filter(None, map(str.strip, text.splitlines()))), file, note)
+
+
+def _of_timit(text: str, file: Path, recording: Path) -> str:
+    """Return the sentence of a .TXT of TIMIT, after its first and last sample; ``""`` of other texts."""
+    match = _TIMIT_TEXT.fullmatch(text)
+    if match is None or int(match[2]) <= int(match[1]):
+        return ""
+    about, siblings = attempt(sound_file.info, recording), Siblings()
+    samples = [] if isinstance(about, InputError) else [about.frames, about.seconds * PHN_RATE]
+    fits = any(abs(int(match[2]) - each) <= MAX_SURPLUS * each for each in samples)
+    return match[3] if fits or siblings.find(file, [".phn", ".wrd"]) else ""
+
+
+def _of_grid(file: Path, recording: Path, tier: str, limits: bool | None) -> Transcript:
+    """Return a tier of a TextGrid, its times those in the recording."""
+    grid, about = read_tiers(file), attempt(sound_file.info, recording)
+    if not isinstance(about, InputError):  # else it is refused when it is read
+        grid = grid.of_recording(file, about.seconds)
+    return _noted_first(_of_intervals(file, intervals_of(grid.tiers, file, tier), limits, tier), grid.note)
 
 
 def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Transcript:
@@ -122,19 +179,39 @@ def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Tra
         if limits:
             what = f"{file}: the tier {tier.name!r} has no times of its own, which could be limits"
             raise InputError(what, "name the tier above it with --tier, or give --no-limits")
-        return Transcript(tuple(each.label for each in tier.entries), file)
-    origin = next((each.origin for each in media if each.stem == recording.stem), media[0].origin if media else 0.0)
-    return _of_intervals(
-        file, [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries], limits
-    )
+        note = f"{file}: {tier.note}" if tier.note else ""
+        return Transcript(tuple(each.label for each in tier.entries), file, note)
+    origin, note = origin_of(file, media, recording)
+    entries = [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries]
+    return _noted_first(_of_intervals(file, entries, limits, name), note)
 
 
-def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None) -> Transcript:
-    """Return labels in the order of time, with their times as limits or without."""
-    parts = [Phrase(start, end, tuple(label.split())) for start, end, label in intervals]
-    if not (any(len(part.labels) > 1 for part in parts) if limits is None else limits):
+def _noted_first(transcript: Transcript, note: str) -> Transcript:
+    """Return a transcript with a note on its file before its own."""
+    return transcript._replace(note="; ".join(filter(None, [note, transcript.note])))
+
+
+def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None, name: str) -> Transcript:
+    """Return labels in the order of time, with their times as limits or without; `name` is that of the tier.
+
+    The times of phrases are limits, those of words or phones are not: most labels tell which they are.
+    """
+    parts = [Phrase(start, end, _parts(label)) for start, end, label in intervals]
+    several = [part for part in parts if len(part.labels) > 1]
+    are_phrases = 2 * sum(len(part.labels) for part in several) > sum(len(part.labels) for part in parts)
+    if are_phrases if limits is None else limits:
+        return Transcript(tuple(label for part in parts for label in part.labels), file, "", _limits(str(file), parts))
+    if not several or limits is False:
         return Transcript(tuple(each.label for each in intervals), file)
-    return Transcript(tuple(label for part in parts for label in part.labels), file, "", _limits(str(file), parts))
+    spaced = first_few([f"{_quoted(part)} at {part.start:.2f} s" for part in several])
+    what = f"{file}: {len(several)} of {plural(len(parts), 'label')} of the tier {name!r} are several"
+    note = f"{what}: {spaced}; the tier is not taken for phrases (--limits takes it for them)"
+    return Transcript(tuple(label for part in parts for label in part.labels), file, note)
+
+
+def _parts(label: str) -> tuple[str, ...]:
+    """Return the labels of an interval; one of what is no phone may have spaces."""
+    return (label,) if kind_of_phone(label) else tuple(label.split())
 
 
 def _limits(where: str, parts: Sequence[Phrase]) -> tuple[Phrase, ...]:
@@ -179,22 +256,18 @@ def read_in(
     folder: Path, recordings: Sequence[Recording], choice: TranscriptOptions, siblings: Siblings | None = None
 ) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the subfolders that they have, too."""
-    endings, siblings = _endings(choice), siblings or Siblings()
-    spelled: defaultdict[str, set[str]] = defaultdict(set)
-    for each in recordings:
-        spelled[each.path.stem.lower()].add(each.path.stem)
-    found = []
+    endings, siblings, found = _endings(choice), siblings or Siblings(), []
+    others = siblings.around(each.path for each in recordings)
     for each in recordings:
         last = Path(os.path.abspath(each.path)).parent.name
         places = [folder / part / each.path.name for part in (each.name.parent, last, "")]
-        others = spelled[each.path.stem.lower()]
         file = next((file for place in places if (file := siblings.find(place, endings, others)) is not None), None)
         found.append((each, file, f"in {folder}"))
     return _read_each(found, choice)
 
 
 def _endings(choice: TranscriptOptions) -> tuple[str, ...]:
-    return TIERS if choice.tier else FILES if choice.labels == "phones" else FILES[1:]
+    return TIERS if choice.tier else BESIDE[choice.labels]
 
 
 def _read_each(
@@ -206,7 +279,8 @@ def _read_each(
     for recording, file, where in found:
         if file is None:
             names = ".TextGrid or .eaf" if choice.tier else NAMES[choice.labels]
-            what, fix = f"no {names} file of its name {where}", f"write its {choice.labels} into one"
+            more = "" if choice.tier else MORE[choice.labels]
+            what, fix = f"no {names} file of its name {where}{more}", f"write its {choice.labels} into one"
             if not os.path.exists(recording.path):
                 what, fix = "no such file", "check the path"
             read.append(InputError(f"{recording.path}: {what}", fix))
@@ -230,11 +304,21 @@ def _notes_on_names(pairs: Sequence[tuple[Path, Path]]) -> dict[Path, str]:
 
 
 def is_table(file: Path) -> bool:
-    """Return whether a file is a table: it has no ending of a transcript, or is .txt with a tab in its first line."""
-    if file.suffix.lower() != ".txt":
-        return file.suffix.lower() not in FILES
+    """Return whether a file is a table: it has no ending of a transcript, or is .txt with a tab in its first line.
+
+    Folders of Kaldi, LibriSpeech and VCTK are tables, too. A file of another program whose lines are labels with times
+    is none.
+    """
+    if file.is_dir():
+        return read_folder(file) is not None
+    ending = file.suffix.lower()
+    if ending in FILES and ending != ".txt":
+        return False
+    if ending not in ENDINGS_OF_TABLES or ending in (".txt", ".json", ".tsv"):
+        if label_files.is_label_file(file):
+            return False
     try:
-        return "\t" in read_text(file).text.partition("\n")[0]
+        return ending != ".txt" or "\t" in read_text(file).text.partition("\n")[0]
     except InputError:
         return True
 
@@ -255,8 +339,10 @@ def in_table(table: Path, recordings: Sequence[Recording] | None, choice: Transc
         return list(map(Task, _recordings(table, list(entries)), entries.values()))
     rows_of = _rows_by_recording(table, list(entries))
     tasks: list[Task] = []
+    used = set[Row]()
     for recording in recordings:
         own = rows_of(recording.path)
+        used.update(own)
         if not own or len({row.channel for row in own}) < len(own) or len({row.audio for row in own}) > 1:
             what = f"{len(own)} rows that fit it" if own else "no row of its name among the ids and recordings"
             where = "write its folder before its name in the column audio, or in the column speaker"
@@ -267,22 +353,42 @@ def in_table(table: Path, recordings: Sequence[Recording] | None, choice: Transc
             name = recording.name if len(own) == 1 else recording.name.with_name(_of(recording.name.name, row.channel))
             named = recording._replace(name=name, channel=row.channel, speaker=row.speaker or recording.speaker)
             tasks.append(Task(named, entries[row]))
-    return tasks
+    return _with_note(tasks, f"{table}: rows of recordings that are not named here", [*entries.keys() - used])
+
+
+def _with_note(tasks: list[Task], what: str, rows: Sequence[Row]) -> list[Task]:
+    """Return the tasks, their transcripts with a note on rows that are not used, if there are any."""
+    if not rows:
+        return tasks
+    names = [row.id or f"line {row.line}" for row in sorted(rows, key=lambda row: row.line)]
+    note = f"{what} ({len(rows)}): {first_few(names, 3)}"
+    return [
+        task._replace(transcript=said._replace(note="; ".join(filter(None, (said.note, note)))))
+        if isinstance(said := task.transcript, Transcript)
+        else task
+        for task in tasks
+    ]
 
 
 def _entries(table: Path, choice: TranscriptOptions) -> dict[Row, TranscriptOrError]:
     """Return the rows of a table, those of the phrases of one recording as one, each with its transcript or error."""
-    found, note = read_table(table)
-    labels = choice.labels
-    rows = [row._replace(audio=_audio(table.parent, row)) for row in found]
+    found, notes = read_table(table)
+    labels, base, note = choice.labels, _base(table), "; ".join(notes)
+    rows = [row._replace(audio=_audio(base, row)) for row in found]
+    copies = [row for row in rows if row.problem.startswith(PERTURBED)]
+    if 0 < len(copies) < len(rows):
+        rows = [row for row in rows if row not in copies]
+        note = "; ".join([*notes, f"{table}: perturbed copies of recordings are left out ({len(copies)})"])
     entries: dict[Row, TranscriptOrError] = {
-        each: InputError(f"{table}, line {each.line}: {each.problem or f'no {labels}'}", "correct the line")
+        each: InputError(f"{table / each.file}, line {each.line}: {each.problem or f'no {labels}'}", each.fix)
         for each in rows
         if each.problem or _labels_of(each, labels) is None
     }
     if len(entries) == len(rows):
         if labels == "phones" and any(each.words for each in rows):
             raise InputError(f"{table}: has words and no phones", "give it with --words")
+        if labels == "words" and any(each.phones for each in rows):
+            raise InputError(f"{table}: has phones and no words", "give it with --transcripts")
         raise next(error for error in entries.values() if isinstance(error, InputError))
     for row, phrases in _merged(table, [each for each in rows if each not in entries], choice).items():
         read = tuple(label for part in phrases for label in part.labels) if phrases else _labels_of(row, labels) or ()
@@ -293,11 +399,17 @@ def _entries(table: Path, choice: TranscriptOptions) -> dict[Row, TranscriptOrEr
 
 def _recordings(table: Path, rows: Sequence[Row]) -> list[Recording]:
     """Return the recordings that rows name; raise an error where none is there."""
-    found = [Recording(table.parent / row.audio, name_of(row.id), row.channel, row.speaker) for row in rows]
+    base = _base(table)
+    found = [Recording(base / row.audio, name_of(row.id), row.channel, row.speaker) for row in rows]
     if found and not any(os.path.exists(each.path) for each in found):
         what = f"{table}: its recordings are not there ({len(found)}, the first {found[0].path})"
         raise InputError(what, "correct its column audio, or name the folder that holds them, too")
     return found
+
+
+def _base(table: Path) -> Path:
+    """Return the folder from which the paths of a table are: its own, or itself."""
+    return table if table.is_dir() else table.parent
 
 
 def _audio(base: Path, row: Row) -> str:
@@ -308,11 +420,12 @@ def _audio(base: Path, row: Row) -> str:
     *folders, name = PurePath(row.audio.replace("\\", "/")).parts or ("",)
     tails = [PurePath(*folders[k:], name) for k in range(len(folders))]
     names = [row.audio, *map(str, tails), *([str(PurePath(row.speaker, name))] if row.speaker else [])]
-    return next((found for each in names if (found := spelling_of(base, each))), row.audio)
+    here = os.path.abspath(row.audio) if row.audio and os.path.isfile(row.audio) else row.audio  # as Kaldi means it
+    return next((found for each in names if (found := spelling_of(base, each))), here)
 
 
 def _labels_of(row: Row, labels: Labels) -> tuple[str, ...] | None:
-    return row.phones if labels == "phones" else tuple(row.words.split()) or None
+    return row.phones if labels == "phones" else (row.words,) if row.words.strip() else None
 
 
 def _merged(table: Path, rows: Sequence[Row], choice: TranscriptOptions) -> dict[Row, tuple[Phrase, ...]]:
@@ -351,27 +464,35 @@ def _of(name: str, channel: int | None) -> str:
 
 def _times(table: Path, row: Row) -> tuple[float, float]:
     try:
-        return row.times()
+        start, end = row.times()
     except InputError as error:
-        raise InputError(f"{table}, line {row.line}: {error.what}", error.fix) from None
+        raise InputError(f"{table / row.file}, line {row.line}: {error.what}", error.fix) from None
+    about = attempt(sound_file.info, _base(table) / row.audio) if math.isinf(end) else None
+    return start, end if about is None or isinstance(
+        about, InputError
+    ) else about.seconds  # else reported when it is read
 
 
 def _rows_by_recording(table: Path, rows: Sequence[Row]) -> Callable[[Path], list[Row]]:
     """Return a function from a recording to its rows: those with its path, its name as id, or its name.
 
     Of several rows of its name, those with most of its folders are taken; the folder above it may be their speaker.
+    An id that is its name without the ending is another's (``talk.wav`` of ``talk.wav.wav``), if other rows name it.
     """
     by_path, by_name = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
+    whole = defaultdict[str, list[Row]](list)
     for row in rows:
         if row.audio:
-            by_path[os.path.abspath(table.parent / row.audio)].append(row)
+            by_path[os.path.abspath(_base(table) / row.audio)].append(row)
             by_name[Path(row.audio).stem].append(row)
+            whole[Path(row.audio).name].append(row)
     by_id = {row.id: [row] for row in rows}
 
     def rows_of(path: Path) -> list[Row]:
-        if found := by_path.get(os.path.abspath(path)) or by_id.get(path.stem):
+        exact, own = whole.get(path.name, []), by_id.get(path.stem, [])
+        if found := by_path.get(os.path.abspath(path)) or (own if not exact or {*own} <= {*exact} else []):
             return found
-        named = by_name.get(path.stem, [])
+        named = exact or by_name.get(path.stem, [])
         shared = [_shared_folders(row, path) for row in named]
         return [row for row, count in zip(named, shared, strict=True) if count == max(shared)]
 
@@ -421,30 +542,53 @@ def find_tasks(
         option = "--transcripts" if choice.labels == "phones" else "--words"
         fix = f"{option} takes a table, a folder of texts, or the text of one recording: a file, not the"
         raise InputError(f"{given}: no such file", f"{fix} {choice.labels} themselves")
-    if given is not None and not given.is_dir() and is_table(given):
+    if given is not None and is_table(given):
         tasks = in_table(given, find_recordings(arguments) if arguments else None, choice)
         if not arguments:
-            reporter.note(*chosen_outside(given, given.parent, (task.recording.path for task in tasks)))
+            reporter.note(*chosen_outside(given, _base(given), (task.recording.path for task in tasks)))
         return _noted(tasks, reporter)
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
         arguments = [find_media(given, read_eaf(given).media)[0]]
         reporter.note(*chosen_outside(given, given.parent, arguments))
+    is_of_many = given is not None and given.suffix.lower() in label_files.OF_MANY
+    if given is not None and is_of_many and not arguments:
+        arguments = _recordings_beside(given)
     recordings = find_recordings(arguments)
     reporter.note(*left_out(arguments))
     if not recordings:
         raise InputError("no recording to align", "name one, or give --transcripts TABLE")
-    if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir())):
+    if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir() and not is_of_many)):
         of = "--phones are" if phones is not None else f"{given} is"
         fix = f"use --{'transcripts' if choice.labels == 'phones' else 'words'} with a table or a folder"
         raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
     return _noted(list(map(Task, recordings, _known(recordings, phones, given, choice, reporter))), reporter)
 
 
+def _recordings_beside(file: Path) -> list[Path]:
+    """Return the recordings beside a file of CTM or STM that it names."""
+    siblings, names = Siblings(), label_files.recordings_in(file)
+    places = {name: siblings.recording_of(file.with_name(f"{name_of(name)}{file.suffix}")) for name in names}
+    if gone := [name for name in names if places[name] is None]:
+        fix = "name the recordings before the option, or put them beside the file"
+        raise InputError(f"{file}: the recordings {first_few(gone, 3)} are not beside it", fix)
+    return [place for place in places.values() if place is not None]
+
+
 def _noted(tasks: list[Task], reporter: Reporter) -> list[Task]:
-    """Return the tasks; print each note on how a transcript was read once."""
-    notes = [task.transcript.note for task in tasks if isinstance(task.transcript, Transcript)]
-    reporter.warn(*filter(None, dict.fromkeys(notes)))
+    """Return the tasks; print each note on how a transcript was read once, with a count of those like it."""
+    tasks = [task._replace(transcript=_of_praat(task.transcript)) for task in tasks]
+    read = [task.transcript for task in tasks if isinstance(task.transcript, Transcript)]
+    notes = dict.fromkeys((each.file or Path(), each.note) for each in read if each.note)
+    reporter.warn(*counted_alike([*notes], with_numbers=True))
     return tasks
+
+
+def _of_praat(transcript: TranscriptOrError) -> TranscriptOrError:
+    """Return a transcript with Praat's backslash symbols as Unicode."""
+    if isinstance(transcript, InputError) or not any("\\" in label for label in transcript.labels):
+        return transcript
+    phrases = tuple(each._replace(labels=tuple(from_praat(each.labels))) for each in transcript.phrases)
+    return transcript._replace(labels=tuple(from_praat(transcript.labels)), phrases=phrases)
 
 
 def _known(
@@ -457,12 +601,14 @@ def _known(
     if phones is not None:
         return [Transcript(tuple(phones.split()))]
     if given is not None and not given.is_dir():
+        if len(recordings) > 1:
+            return [attempt(lambda each: read_transcript(given, each.path, choice), each) for each in recordings]
         return [read_transcript(given, recordings[0].path, choice)]
     left: dict[str, None] = {}
 
     def is_result(file: Path) -> bool:
-        """Return whether a text was written by speechctc, so that it has phones, where words are looked for."""
-        if choice.labels == "phones" or file.suffix.lower() not in TEXTS or not os.access(file, os.R_OK):
+        """Return whether a file was written by speechctc, so that it has phones, where words are looked for."""
+        if choice.labels == "phones" or file.suffix.lower() not in (*TEXTS, ".ctm") or not os.access(file, os.R_OK):
             return False
         if not written.changed([file]):
             left[str(file)] = None

@@ -19,6 +19,7 @@ from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.inventory import FOUND, Word, named_inventory
 from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.languages import plain_code
+from speechctc.phones.nonspeech import NonSpeech
 from speechctc.phones.pronouncer import PhoneMapper, Pronouncer, check_length
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 MAX_PHONE_RATE = 25.0  # phones a second: nobody speaks faster
 MIN_PHONE_RATE = 1.5  # phones a second: a recording with fewer has long pauses, or words that are not in its transcript
+# Codes in corpora that name no region, and how they are read: eSpeak NG alone would take en for British English, and
+# English, its name, for American.
+_OF_REGION = {"en": "en-us"}
 MISSING = "set corpus.language (English: en-us, Welsh: cy, ...), or corpus.dictionary to a pronunciation dictionary"
 
 
@@ -61,8 +65,19 @@ class WordPhones:
         self._foreign: Counter[str] = Counter()
         self._unread: Counter[str] = Counter()
         self._sparse: list[str] = []
+        self._nonspeech = NonSpeech(config.ignore)
+        self._of_region: set[str] = set()
         self.words: dict[str, tuple[Word, ...]] = {}
         """By the utterance's id, its words with all their pronunciations."""
+
+    @property
+    def met(self) -> set[str]:
+        """The labels of ``corpus.ignore`` that were met among words."""
+        return {*self._config.ignore} - {*self._nonspeech.absent()}
+
+    def spoken(self, text: str) -> str:
+        """Return the words of a text, without what is no speech, which is counted."""
+        return self._nonspeech.spoken(text)
 
     @property
     def possible(self) -> bool:
@@ -82,7 +97,12 @@ class WordPhones:
             for pattern, language in patterns.items():
                 if fnmatchcase(name.lower(), pattern.lower()):
                     return language
-        return "" if isinstance(self._config.dictionary, Path) else next(iter(names), "")
+        own = "" if isinstance(self._config.dictionary, Path) else next(iter(names), "")
+        given = self._config.dictionary if isinstance(self._config.dictionary, Mapping) else {}
+        if own.lower() in _OF_REGION and own not in given:
+            self._of_region.add(own)
+            return _OF_REGION[own.lower()]
+        return own
 
     def can_read(self, language: str) -> bool:
         """Return whether words without phones can be read: there is a language, or one dictionary for all."""
@@ -134,8 +154,9 @@ class WordPhones:
         of words that eSpeak NG reads in another language, are then written as the nearest of these.
         """
         by_language: dict[str, list[str]] = {}
+        nonspeech = NonSpeech(self._config.ignore)  # its counts would be those of texts that are read again
         for language, text in texts:
-            by_language.setdefault(language, []).append(text)
+            by_language.setdefault(language, []).append(nonspeech.spoken(text))
         for language, own in by_language.items():
             try:
                 self._in(language).pronouncer.detect_ipa(own)
@@ -162,6 +183,7 @@ class WordPhones:
             raise
         if (seconds := _seconds(audio, seconds)) is not None:
             check_length(text, seconds)
+        text = self.spoken(text)
         if reader.pronouncer.is_foreign(text):
             self._foreign[language] += 1
             what = f"its words are in a script that {reader.pronouncer.language} does not write"
@@ -188,7 +210,9 @@ class WordPhones:
         count, several = sum(len(words) for words in self.words.values()), len(used) > 1
         how = f"read in {len(used)} languages: {counted(used, len(used))}" if several else ""
         how = how or next((readers[name].pronouncer.describe() for name in used), "")
-        notes = [f"words: {count:,} in {plural(len(self.words), 'utterance')}, {how}"] if used else []
+        notes = [note_text("of region", name=name, read=_OF_REGION[name.lower()]) for name in sorted(self._of_region)]
+        notes += [f"words: {count:,} in {plural(len(self.words), 'utterance')}, {how}"] if used else []
+        notes += self._nonspeech.notes("words")
         for name, reader in readers.items():
             here = f"{name}: " if len(readers) > 1 else ""
             if several and name in used and reader.pronouncer.has_dictionary:

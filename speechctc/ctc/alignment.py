@@ -95,9 +95,9 @@ def viterbi(
         As `speechctc.ctc.ctc_loss` does.
     """
     problem = make_problem(logits.detach().cpu(), targets, input_lengths, target_lengths, blank, packed).on_host()
-    states = torch.full((problem.samples, problem.longest_input), -1)
-    scores = torch.zeros(problem.samples, dtype=torch.float64)
-    spans = torch.full((problem.samples, problem.longest_target, 2), -1)
+    states = torch.full((problem.samples, problem.longest_input), -1, device="cpu")
+    scores = torch.zeros(problem.samples, dtype=torch.float64, device="cpu")
+    spans = torch.full((problem.samples, problem.longest_target, 2), -1, device="cpu")
     for sample in range(problem.samples):
         frames, labels = sample_of(problem, sample)
         if not len(frames) and not len(labels):

@@ -80,7 +80,7 @@ def state_posteriors(problem: Problem) -> tuple[Tensor, Tensor]:
     """
     shape, dtype = (problem.samples, problem.longest_input, 2 * problem.longest_target + 1), loss_type(problem.logits)
     try:
-        posteriors = torch.zeros(shape, dtype=dtype)
+        posteriors = torch.zeros(shape, dtype=dtype, device="cpu")
     except RuntimeError:
         raise MemoryError(_short("posteriors", math.prod(shape) * dtype.itemsize, problem)) from None
     return _solve(problem, None, posteriors), posteriors
@@ -93,7 +93,7 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
         raise ValueError(f"the CPU backend takes logits on the CPU; these are on {logits.device}")
     weights = problem.weights
     if weights is None:
-        weights = torch.ones(problem.samples, dtype=loss_type(logits))
+        weights = torch.ones(problem.samples, dtype=loss_type(logits), device="cpu")
     losses = torch.empty_like(weights)
     order, threads, rows = _plan(problem)
     target_offsets = problem.target_starts  # the batch holds its address
@@ -132,7 +132,7 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
 def _room(size: int, problem: Problem) -> Tensor:
     """Return memory for the workspaces of all threads, with room to begin at a cache line."""
     try:
-        return torch.empty(size + 63, dtype=torch.uint8)
+        return torch.empty(size + 63, dtype=torch.uint8, device="cpu")
     except RuntimeError:
         raise MemoryError(_short("the lattice of the CTC loss", size, problem)) from None
 
@@ -182,7 +182,7 @@ def empty_like(tensor: Tensor) -> Tensor:
     weakref.finalize(memory, _keep, block).atexit = False
     layout = torch.empty_like(tensor, device="meta")
     storage = torch.from_numpy(memory).untyped_storage()
-    return torch.empty(0, dtype=tensor.dtype).set_(storage, 0, layout.shape, layout.stride())
+    return torch.empty(0, dtype=tensor.dtype, device="cpu").set_(storage, 0, layout.shape, layout.stride())
 
 
 def _take(size: int) -> mmap.mmap:

@@ -10,10 +10,21 @@ from typing import Any, ParamSpec
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.overrides import handle_torch_function, has_torch_function_variadic
 
-from speechctc.ctc.problem import Lengths, Problem, as_lengths, check_shapes, is_on_cpu, loss_type, make_problem
+from speechctc.ctc.problem import (
+    Lengths,
+    Problem,
+    as_lengths,
+    check_shapes,
+    in_memory,
+    is_on_cpu,
+    loss_type,
+    make_problem,
+)
 
 BACKENDS = ("auto", "cpu", "cuda", "torch", "reference")
+PLAIN = (Tensor, nn.Parameter)
 REDUCTIONS = ("none", "mean", "sum")
 _NO_SECOND = "ctc_loss has a first derivative only"
 _P = ParamSpec("_P")
@@ -68,7 +79,7 @@ def ctc_loss(
     reduction : {"mean", "none", "sum"}
         ``"mean"`` divides each loss by its number of labels (by 1 if it has none) and takes the mean over the batch.
     zero_infinity : bool
-        Count an infinite loss as zero. In the mean, such a sample still counts as one of the N.
+        Count an infinite loss as zero. In the mean, such a sample still counts as one of the N. NaN stays NaN.
     backend : {"auto", "cpu", "cuda", "torch", "reference"}
         Who computes: ``"auto"`` goes by the device of the logits, and nothing is replaced in silence. ``"torch"`` is
         PyTorch's own loss, ``"reference"`` a slow one in float64; both are there to compare with.
@@ -92,9 +103,11 @@ def ctc_loss(
         call `check` after them.
     MemoryError
         When there is not enough for the lattice or the gradient, on the CPU; it says how much they take.
+    TypeError
+        When logits or targets are no tensors.
     RuntimeError
         When the CUDA backend cannot start; it says why, and what to do. When asked for a second derivative, or for one
-        in forward mode.
+        in forward mode. When targets or lengths were changed in place before a backward pass that needs them.
 
     Notes
     -----
@@ -106,10 +119,15 @@ def ctc_loss(
     no path fits: loss                           inf                      inf
     no path fits: gradient                       NaN, or softmax          zero
     a -inf logit on a class that is not used     NaN in the gradient      harmless
+    a frame of -inf alone                        inf, NaN in the gradient NaN, as its softmax is
+    no frames at all (T = 0)                     RuntimeError             0 without labels, else inf
     NaN in padded frames                         NaN in the gradient      never read, gradient zero
     a loss beyond 2.3e7                          a large number           may be inf, with gradient zero
     a label that is the blank                    a number                 ValueError
     labels outside the classes, on the CPU       reads what is there      ValueError
+    targets of floats or booleans                rounded                  ValueError
+    lengths of two dimensions                    taken                    ValueError
+    targets changed before ``backward``          RuntimeError             that, where the gradient needs them
     half precision on the CPU                    RuntimeError             computed in float32
     packed frames                                not taken                ``packed=True``
     lengths on a GPU                             copied to the host       stay there, the host does not wait
@@ -117,29 +135,61 @@ def ctc_loss(
     target length                                one limit on GPUs        any
     memory is short, on the CPU                  RuntimeError             MemoryError, with the sizes
     name of the first argument                   ``log_probs``            ``logits``, or ``log_probs``
-    ``torch.jit.script``                         taken                    not taken; ``torch.compile`` is
+    ``torch.jit.script``                         taken                    ``torch.compile``, ``torch.jit.trace``
+    ``is_grads_batched``                         taken                    ``torch.func.jacrev``
     ============================================ ======================== ==================================
     """
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction is {reduction!r}; it must be one of {', '.join(REDUCTIONS)}")
-    if backend not in BACKENDS:
-        raise ValueError(f"backend is {backend!r}; it must be one of {', '.join(BACKENDS)}")
-    check_shapes(logits, targets, blank, packed)
+    is_compiling = torch.compiler.is_compiling()
+    if not is_compiling and has_torch_function_variadic(logits, targets, input_lengths, target_lengths):
+        given = logits, targets, input_lengths, target_lengths
+        others = blank, reduction, zero_infinity, backend
+        overridden: Tensor = handle_torch_function(ctc_loss, given, *given, *others, packed=packed, scale=scale)
+        return overridden
+    _check_choices(reduction, zero_infinity, backend)
+    if is_compiling or not torch._C._is_tracing():  # which would take what is compared for constants
+        check_shapes(logits, targets, blank, packed)
     lengths = as_lengths(input_lengths, "input_lengths"), as_lengths(target_lengths, "target_lengths")
-    arguments = logits, targets, *lengths, blank, packed, reduction, zero_infinity, backend, float(scale)
+    arguments = logits, targets, *lengths, blank, packed, reduction, bool(zero_infinity), backend, float(scale)
     loss: Tensor
     want_gradient = logits.requires_grad and torch.is_grad_enabled()
-    if torch.compiler.is_compiling() or type(logits) not in (Tensor, nn.Parameter):
-        loss, _ = torch.ops.speechctc.ctc_loss(*arguments, want_gradient and not defers_gradient(logits))
-    elif torch._C._are_functorch_transforms_active():
-        loss, _ = TransformedLoss.apply(*arguments)  # type: ignore[no-untyped-call]
-    elif forward_ad.unpack_dual(logits).tangent is not None:
+    if not is_compiling and forward_ad.unpack_dual(logits).tangent is not None:
         raise RuntimeError("ctc_loss has no forward-mode derivative: take torch.autograd.grad or torch.func.jacrev")
+    if not is_compiling and _is_transformed():
+        loss, _ = TransformedLoss.apply(*arguments)  # type: ignore[no-untyped-call]
+    elif _is_seen(logits, targets, *lengths):
+        loss, _ = torch.ops.speechctc.ctc_loss(*arguments, want_gradient and not defers_gradient(logits))
     elif want_gradient:  # past the operator, which takes longer to call than the loss of a short utterance
         loss = Loss.apply(logits, arguments[1:])  # type: ignore[no-untyped-call]
     else:
         loss, _ = evaluate(*arguments, False)
     return loss.squeeze(0) if reduction == "none" and logits.dim() == 2 and not packed else loss
+
+
+def _check_choices(reduction: str, zero_infinity: bool, backend: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction is {reduction!r}; it must be one of {', '.join(REDUCTIONS)}")
+    if backend not in BACKENDS:
+        raise ValueError(f"backend is {backend!r}; it must be one of {', '.join(BACKENDS)}")
+    if zero_infinity not in (True, False):
+        raise ValueError(f"zero_infinity is {zero_infinity!r}; it must be True or False")
+
+
+def _is_seen(*tensors: Tensor) -> bool:
+    """Whether torch must see the loss as one operator: it compiles, traces or simulates, or the tensors are not plain.
+
+    What is behind their addresses is not what such tensors stand for.
+    """
+    if torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack():
+        return True
+    return torch._C._are_functorch_transforms_active() or any(type(each) not in PLAIN for each in tensors)
+
+
+def _is_transformed() -> bool:
+    """Whether a transform of torch.func is at work that looks into functions; `functionalize` takes operators only."""
+    if not torch._C._are_functorch_transforms_active():
+        return False
+    innermost = torch._C._functorch.peek_interpreter_stack()
+    return innermost is not None and innermost.key() != torch._C._functorch.TransformType.Functionalize
 
 
 class CTCLoss(nn.Module):
@@ -182,6 +232,9 @@ class TransformedLoss(torch.autograd.Function):
     @staticmethod
     def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
         """Compute both: whether an outer transform wants the gradient cannot be seen from here."""
+        if _is_seen(*arguments[:4]):
+            seen: tuple[Tensor, Tensor] = torch.ops.speechctc.ctc_loss(*arguments, True)
+            return seen
         return evaluate(*arguments, True)
 
     @staticmethod
@@ -233,7 +286,7 @@ def evaluate(*arguments: Any) -> tuple[Tensor, Tensor]:
 
 def gradient_by(grad_output: Tensor, *arguments: Any) -> Tensor:
     """Compute the gradient by the logits, multiplied by the derivative by the loss before it is rounded."""
-    _, gradient = _solve(arguments, True, grad_output.detach())
+    _, gradient = _solve(arguments, True, in_memory(grad_output.detach()))
     assert gradient is not None
     return gradient
 
@@ -300,7 +353,9 @@ class Loss(torch.autograd.Function):
         """Compute the loss, and most often the gradient. The other arguments come as one: each costs time here."""
         loss, ctx.gradient = _solve((logits, *others), not defers_gradient(logits))
         ctx.save_for_backward(logits)
-        ctx.others = others
+        # An inference tensor has no version, by which changes are noticed.
+        ctx.others = *(each.clone() if each.is_inference() else each for each in others[:3]), *others[3:]
+        ctx.versions = [each._version for each in ctx.others[:3]]
         return loss
 
     @staticmethod
@@ -313,18 +368,29 @@ class Loss(torch.autograd.Function):
         (logits,) = ctx.saved_tensors
         gradient: Tensor | None
         if defers_gradient(logits):
+            _check_unchanged(ctx)
             gradient = gradient_by(grad_output, logits, *ctx.others)
         else:
             # The first to ask gets the gradient itself, with no copy; for whoever asks again, it is computed again.
             gradient, ctx.gradient = ctx.gradient, None
             if gradient is None:
+                _check_unchanged(ctx)
                 _, gradient = _solve((logits, *ctx.others), True)
             assert gradient is not None
             _, input_lengths, _, _, packed, *_ = ctx.others
-            _scale_(gradient, grad_output.detach(), input_lengths if packed else None)
+            _scale_(gradient, in_memory(grad_output.detach()), input_lengths if packed else None)
         if torch.is_grad_enabled():  # a second derivative may follow
             gradient = _Last.apply(gradient, logits, grad_output)  # type: ignore[no-untyped-call]
         return gradient, None
+
+
+def _check_unchanged(ctx: Any) -> None:
+    """Refuse to compute a gradient with other targets or lengths than the loss was computed with."""
+    names = ("targets", "input_lengths", "target_lengths")
+    for name, tensor, version in zip(names, ctx.others[:3], ctx.versions, strict=True):
+        if tensor._version != version:
+            what = f"{name} were changed in place after the loss was computed, and its gradient needs them"
+            raise RuntimeError(f"{what}: change them after backward, or give the loss a copy")
 
 
 class _Last(torch.autograd.Function):

@@ -16,7 +16,8 @@ from torch import Tensor
 Lengths = Tensor | Sequence[int] | int
 
 FLOAT_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-INTEGER_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_UNSIGNED = (torch.uint64, torch.uint32, torch.uint16, torch.uint8)
+INTEGER_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, *_UNSIGNED)
 
 # A likelihood below 2 to this power, exp(-1.86e8), counts as zero: its loss is inf.
 MIN_EXPONENT = -(2**28)
@@ -184,14 +185,17 @@ def make_problem(
         If shapes, types, lengths or labels are invalid; the message names the sample of a length or label.
     """
     check_shapes(logits, targets, blank, packed)
-    frames = as_lengths(input_lengths, "input_lengths")
-    labels = as_lengths(target_lengths, "target_lengths")
+    frames = in_memory(as_lengths(input_lengths, "input_lengths"))
+    labels = in_memory(as_lengths(target_lengths, "target_lengths"))
     samples = frames.shape[0] if packed else 1 if logits.dim() == 2 else logits.shape[1]
     if frames.shape[0] != samples or labels.shape[0] != samples:
         given = f"{frames.shape[0]} input_lengths and {labels.shape[0]} target_lengths"
         raise ValueError(f"there are {samples} samples, but {given}")
     if samples == 0:
         raise ValueError("the batch is empty: a CTC loss needs at least one sample")
+    for each, name in ((targets, "targets"), (frames, "input_lengths"), (labels, "target_lengths")):
+        if each.is_meta:
+            raise ValueError(f"{name} are on the meta device, which holds no values: give them on the CPU")
     rows = logits.shape[0]
     longest_input = check_lengths(frames, rows, "input length", "frames of the logits")
     frame_offsets = starts_of(frames) if packed else None
@@ -199,7 +203,7 @@ def make_problem(
         check_sum(frames, rows, "frames in the packed logits", "input_lengths")
     flat, offsets, stride, longest_target = flatten(targets, labels, samples)
     problem = Problem(
-        logits=logits.unsqueeze(1) if logits.dim() == 2 else logits,
+        logits=in_memory(logits.unsqueeze(1) if logits.dim() == 2 else logits),
         frame_offsets=frame_offsets,
         input_lengths=frames,
         targets=flat,
@@ -213,6 +217,11 @@ def make_problem(
     if is_on_cpu(flat) and is_on_cpu(labels):
         check_labels(flat, problem.target_starts, labels, blank, problem.classes)
     return problem
+
+
+def in_memory(tensor: Tensor) -> Tensor:
+    """Return a tensor whose memory holds its values: not their negatives, their conjugates, or nothing for zeros."""
+    return tensor.clone() if tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor() else tensor
 
 
 def is_on_cpu(tensor: Tensor) -> bool:
@@ -230,9 +239,13 @@ def check_shapes(logits: Tensor, targets: Tensor, blank: int, packed: bool) -> N
 
     Raises
     ------
+    TypeError
+        When one of the two is no tensor.
     ValueError
-        When a shape, a type or the blank does not fit.
+        When a shape, a type, a layout or the blank does not fit.
     """
+    _check_kind(logits, "logits")
+    _check_kind(targets, "targets")
     if logits.dtype not in FLOAT_TYPES:
         raise ValueError(f"logits are {logits.dtype}; they must be float32, float64, bfloat16 or float16")
     if logits.dim() not in ((2,) if packed else (2, 3)):
@@ -242,8 +255,19 @@ def check_shapes(logits: Tensor, targets: Tensor, blank: int, packed: bool) -> N
         raise ValueError(f"targets are {targets.dtype}; they must be integers")
     if targets.dim() not in (1, 2):
         raise ValueError(f"targets have shape {tuple(targets.shape)}; it must be (N, S), or (sum of lengths,)")
+    if logits.shape[-1] == 0:
+        raise ValueError(f"logits have shape {tuple(logits.shape)}: there are no classes")
     if not 0 <= blank < logits.shape[-1]:
         raise ValueError(f"blank {blank} is outside 0..{logits.shape[-1] - 1}")
+
+
+def _check_kind(tensor: Tensor, name: str) -> None:
+    """Check that an argument is a tensor with a number for each place."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} are of type {type(tensor).__name__}; they must be a tensor: torch.as_tensor makes one")
+    if tensor.layout != torch.strided or tensor.is_nested:
+        layout = "nested" if tensor.is_nested else str(tensor.layout)
+        raise ValueError(f"{name} are {layout}; they must be strided: to_dense() or to_padded_tensor() makes them so")
 
 
 def as_lengths(lengths: Lengths, name: str) -> Tensor:
@@ -254,7 +278,8 @@ def as_lengths(lengths: Lengths, name: str) -> Tensor:
     ValueError
         When they are not integers, or have more than one dimension.
     """
-    tensor = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths)
+    tensor = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
+    _check_kind(tensor, name)
     if tensor.dtype == torch.int64 and tensor.dim() == 1 and tensor.is_contiguous():
         return tensor
     if tensor.numel() == 0:
@@ -293,12 +318,13 @@ def check_sum(lengths: Tensor, limit: int, what: str, name: str) -> None:
 @lru_cache(256)
 def multiples(samples: int, width: int) -> Tensor:
     """Where the rows of padded targets begin. Nobody writes to it."""
-    return torch.arange(samples) * width
+    return torch.arange(samples, device="cpu") * width
 
 
 def flatten(targets: Tensor, lengths: Tensor, samples: int) -> tuple[Tensor, Tensor | None, int, int]:
     """Targets of either layout as one row of labels; the offsets of samples or the stride; the longest target."""
-    flat = (targets if targets.dtype == torch.int64 else targets.to(torch.int64)).reshape(-1).contiguous()
+    whole = in_memory(targets)
+    flat = (whole if whole.dtype == torch.int64 else whole.to(torch.int64)).reshape(-1).contiguous()
     if targets.dim() == 2:
         if targets.shape[0] != samples:
             raise ValueError(f"there are {samples} samples, but padded targets of shape {tuple(targets.shape)}")

@@ -26,7 +26,7 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
         Like the logits. Zero in padded frames and where the loss is inf.
     """
     problem = problem.on_host()
-    losses = torch.zeros(problem.samples, dtype=torch.float64)
+    losses = torch.zeros(problem.samples, dtype=torch.float64, device="cpu")
     gradient = torch.zeros_like(problem.logits) if want_gradient else None
     weights = problem.weights
     for sample in range(problem.samples):

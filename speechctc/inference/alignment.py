@@ -27,10 +27,11 @@ from speechctc.inference.segmenter import (
     Span,
     lasting,
 )
-from speechctc.inference.transcript import ANY, Items, Phrase, Unit, check_fit, fewest_phones, is_plain, units_of
+from speechctc.inference.transcript import Items, Phrase, Unit, check_fit, fewest_phones, is_plain, units_of
 from speechctc.phones.articulation import match_phones
 from speechctc.phones.inventory import FOUND, SILENCES, Inventory
 from speechctc.phones.label_rules import apply_marks, divide_phone
+from speechctc.phones.nonspeech import ANY
 
 if TYPE_CHECKING:
     from speechctc.inference.goodness import Judge

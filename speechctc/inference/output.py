@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO, cast
 
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import TAKEN
-from speechctc.audio.recordings import Recording, Siblings, ids
+from speechctc.audio.recordings import Recording, Siblings, ids, names_of
 from speechctc.audio.sound_file import channels_differ
 from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, counted_alike, plural, printable
@@ -121,14 +121,15 @@ class OutputOptions:
 
         It may differ by letter case or Unicode form, as `Siblings` finds it; another file beside it would hide it.
         """
-        siblings, plain, stems = Siblings(), replace(self, spelled={}), defaultdict[Path, set[str]](set)
+        siblings, plain, named = Siblings(), replace(self, spelled={}), defaultdict[Path, list[str]](list)
         spelled: dict[Path, Path] = {}
         for recording in recordings:
-            stems[recording.name.parent].add(recording.name.name)
+            named[recording.name.parent].append(recording.name.name + recording.path.suffix)
+        others = {folder: names_of(names) for folder, names in named.items()}
         for recording in (each for each in recordings if each.path.suffix):
             for form, file in plain.files_of(recording).items():
                 beside = file.with_name(recording.name.name + recording.path.suffix)
-                found = siblings.find(beside, [WRITERS[form].ending.lower()], stems[recording.name.parent])
+                found = siblings.find(beside, [WRITERS[form].ending.lower()], others[recording.name.parent])
                 spelled |= {file: found} if found else {}
         return replace(plain, spelled=spelled)
 
@@ -219,11 +220,14 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> Output
         other = owner.setdefault(file, recording)
         if other.source != recording.source:
             fix = "name the folder above them, whose structure is kept, or do one at a time"
+            if other.path.parent == recording.path.parent:
+                fix = "rename one of them, or do one at a time"
             if other.path == recording.path:
                 fix = "give the rows ids that are different file names"
             raise InputError(f"both {other.source} and {recording.source} would be written to {file}", fix)
     check_folder(folder)
     _check_letter_case(owner, folder)
+    _check_owners(owner)
     for below in {each.name.parent for each in recordings}:
         written.refuse_links_below(folder, below)
     if odd := next((file for file in owner if is_special(file)), None):
@@ -252,6 +256,18 @@ def _check_one(recordings: Sequence[Recording], options: OutputOptions) -> None:
     if options.file is not None:
         refuse_input(options.file, (each.path for each in recordings))
         check_place(options.file, options.overwrite)
+
+
+def _check_owners(owner: Mapping[Path, Recording]) -> None:
+    """Check that readers would take no result for that of another recording, beside it or beside its own."""
+    siblings = Siblings()
+    for file, recording in owner.items():
+        if recording.name.name == recording.path.name and recording.path.suffix:
+            labels = f"{recording.name.name}.TextGrid"
+            for taker in map(siblings.recording_of, (file.with_name(labels), recording.path.with_name(labels))):
+                if taker is not None and taker.name != recording.path.name:
+                    what = f"{recording.path}: its result {file} would be taken for that of {taker}"
+                    raise InputError(what, "rename one of the recordings")
 
 
 def _check_letter_case(owner: Mapping[Path, Recording], folder: Path) -> None:

@@ -56,7 +56,8 @@ class Calibration:
     phones : int
         Number of phones of dev used to fit; 0: not calibrated.
     error_before, error_after : float
-        Expected calibration error on dev, from 0 to 1; `error_after` is by cross-validation with `FOLDS` folds.
+        Expected calibration error on dev, from 0 to 1; `error_after` is by cross-validation with `FOLDS` folds. Where
+        that is larger, slope and intercept are 1 and 0.
     correct : float
         Share of the phones that were right.
     protocol : str
@@ -72,6 +73,11 @@ class Calibration:
     correct: float = math.nan
     protocol: str = ""
 
+    @property
+    def helps(self) -> bool:
+        """Whether it changes anything: confidences for the better, or boundaries."""
+        return (self.slope, self.intercept, self.shift) != (1.0, 0.0, 0.0)
+
     def probability(self, posterior: float) -> float:
         """Return the probability that a phone with this posterior is right."""
         return float(self.probabilities(np.array([posterior]))[0]) if self.phones else posterior
@@ -84,7 +90,7 @@ class Calibration:
     def to_text(self) -> str:
         """Return the report for people."""
         before, after = 100 * self.error_before, 100 * self.error_after
-        worse = "; too few phones to help: confidences are less right than before" if after > before else ""
+        worse = "; too few phones to help: confidences stay as they were" if after > before else ""
         return (
             f"calibrated on {self.phones} phones, {100 * self.correct:.1f} % of them right ({self.protocol})\n"
             f"  expected calibration error {before:.1f} % before, {after:.1f} % after (cross-validated){worse}\n"

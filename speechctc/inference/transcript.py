@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError
 from speechctc.ctc.graph import MAX_SOURCES, NODE, StateGraph
 from speechctc.phones.inventory import BLANK, Inventory, frames_needed
+from speechctc.phones.nonspeech import ANY
 
-ANY = "*"
 SYNTAX = "()|"
 
 
@@ -180,7 +180,8 @@ def check_phones(file: str, items: Items, silences: Sequence[str], inventory: In
             inventory.encode(phones)
         inventory.encode(silences)
     except InputError as error:
-        fix = f"the model's are: {' '.join(inventory.phones)}; --words reads words"
+        own = [phone for phone in inventory.phones if phone.isprintable()]  # parts of diphthongs are not
+        fix = f"the model's are: {' '.join(own)}; --ignore leaves labels out, and --words reads words"
         raise InputError(f"{file}: {error.what}", fix) from None
 
 

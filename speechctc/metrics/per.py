@@ -69,10 +69,22 @@ class EditCounts:
 
     @property
     def per(self) -> float:
-        """Return the phone error rate, per cent; for no reference phones it is 0, or 100 if phones were inserted."""
-        if self.reference_phones == 0:
-            return 100.0 if self.insertions else 0.0
-        return 100.0 * self.errors / self.reference_phones
+        """Return the phone error rate, per cent; not a number where the references have no phones."""
+        return 100.0 * self.errors / self.reference_phones if self.reference_phones else math.nan
+
+    @property
+    def per_or_none(self) -> float | None:
+        """Return the phone error rate for JSON: None where there is none."""
+        return self.per if self.reference_phones else None
+
+    @property
+    def rank(self) -> float:
+        """Return what scores are ordered by: the PER; for no reference phones 0, or 100 if phones were inserted."""
+        return self.per if self.reference_phones else 100.0 * bool(self.insertions)
+
+    def to_text(self, digits: int = 2) -> str:
+        """Return the phone error rate with its sign; where there is none, the number of phones inserted."""
+        return f"{self.per:.{digits}f} %" if self.reference_phones else f"none ({self.insertions} inserted)"
 
     def __add__(self, other: EditCounts) -> EditCounts:
         """Return the sum of two counts."""
@@ -158,7 +170,7 @@ class Reliability:
         speakers = "speakers not known" if self.speakers is None else plural(self.speakers, "speaker")
         rests = f"{speakers}, {plural(self.utterances, 'utterance')}, {plural(self.phones, 'phone')}"
         if not self.interval:
-            return f"no interval from one utterance; {rests}"
+            return f"no interval {'from one utterance' if self.phones else 'without phones'}; {rests}"
         return f"95 % interval {self.interval}, drawn over {self.over}; {rests}"
 
     @property
@@ -170,7 +182,7 @@ class Reliability:
     def caution(self) -> str:
         """Return a warning if the PER is based on few phones or speakers; else ``""``."""
         basis = few_of(self.phones, self.speakers)
-        if not basis:
+        if not basis or not self.phones:
             return ""
         return f"not reliable: this PER is based on {basis}; that of other speakers may be far outside the interval"
 
@@ -391,7 +403,7 @@ class ProtocolScore(NamedTuple):
         counts = {key: getattr(self.counts, key) for key in ("substitutions", "deletions", "insertions")}
         interval = {"per_low": self.reliability.low, "per_high": self.reliability.high}
         phones = {"reference_phones": self.counts.reference_phones}
-        return {"name": self.name, "per": self.counts.per, **interval, **counts, **phones, "about": self.about}
+        return {"name": self.name, "per": self.counts.per_or_none, **interval, **counts, **phones, "about": self.about}
 
 
 def score_by_protocols(
@@ -562,7 +574,9 @@ def feature_score(
         costs = [list(map(_whole, side)) for side in (ours, theirs)]
         cost, _ = cheapest_edits(costs[0], costs[1], lambda i, j, a=ours, b=theirs: _substitution(a[i], b[j]))  # type: ignore[misc]
         sums.append((cost, len(ours)))
-    rate = 100 * sum(cost for cost, _ in sums) / max(sum(count for _, count in sums), 1)
+    if not any(count for _, count in sums):
+        return "no PFER: no phones are labelled"
+    rate = 100 * sum(cost for cost, _ in sums) / sum(count for _, count in sums)
     low, high, _ = bootstrap(sums, speakers)
     return FeatureScore(rate, low, high)
 

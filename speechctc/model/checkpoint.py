@@ -271,7 +271,11 @@ def _read_about(folder: Path) -> dict[str, Any]:
     try:
         about = files.read_json(folder / "checkpoint.json")
         version = about["format"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, PermissionError) as error:
+        reason = "no JSON: cut off, or changed" if isinstance(error, ValueError) else error.strerror
+        what = f"{folder}: the checkpoint is damaged (checkpoint.json: {reason})"
+        raise InputError(what, "use another, or train again") from None
+    except (OSError, KeyError, TypeError):
         raise InputError(f"{folder}: not a checkpoint", "name a run's folder or one of its checkpoints") from None
     if version != FORMAT:
         versions = about.get("versions")

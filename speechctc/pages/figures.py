@@ -156,7 +156,7 @@ def _is_shown(value: Any) -> bool:
 
 
 def _mark_best(axes: Any, records: Records, colour: str) -> None:
-    best = min(records, key=lambda each: float(each["dev_per"]))
+    best = min(records, key=lambda each: (float(each["dev_per"]), float(each["dev_loss"])))
     if not _is_shown(best["dev_per"]):
         return
     axes.plot([best["epoch"]], [best["dev_per"]], "o", markersize=5, color=colour)

@@ -108,6 +108,9 @@ TIMIT_TO_39 = {phone: _48_TO_39.get(to, to) for phone, to in TIMIT_TO_48.items()
 TIMIT48 = tuple(sorted({TIMIT_TO_48.get(phone, phone) for phone in TIMIT61} - {"q"}))
 TIMIT39 = tuple(sorted({TIMIT_TO_39.get(phone, phone) for phone in TIMIT61} - {"q"}))
 
+# TIMIT's closures, and the phones that they begin.
+BURSTS = {f"{stop}cl": (stop, *more) for stop, more in zip("bdgptk", ((), ("jh",), (), (), ("ch",), ()), strict=True)}
+
 NAMED = {"timit61": TIMIT61, "timit48": TIMIT48, "timit39": TIMIT39, "cmu39": CMU39}
 
 

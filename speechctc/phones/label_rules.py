@@ -1,12 +1,11 @@
-"""How labels are read as phones, which count as one in scores, and how phones are written in another notation.
+"""How labels are read as phones, and which count as one in scores.
 
-Labels are replaced by a map, divided into symbols; marks on IPA labels, which are tone, stress, length and other
-diacritics, are stripped or split off. Foldings count several phones as one. Notations are IPA, X-SAMPA and ARPABET.
+Labels are replaced by a map, read from another notation, divided into symbols; marks on IPA labels, which are tone,
+stress, length and other diacritics, are stripped or split off. Foldings count several phones as one.
 """
 
 from __future__ import annotations
 
-import csv
 import re
 import unicodedata
 from collections import Counter
@@ -14,12 +13,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, groupby
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from speechctc.core.errors import InputError, first_few
-from speechctc.core.text_files import read_text
-from speechctc.phones.articulation import SOUNDS, ipa, is_arpabet, is_one_phone, plain, sounds_of
+from speechctc.phones.articulation import SOUNDS, is_arpabet, is_one_phone, plain, sounds_of
 from speechctc.phones.inventory import (
     CMU39,
     LETTER_TONES,
@@ -31,9 +28,9 @@ from speechctc.phones.inventory import (
     TIMIT_TO_48,
     Inventory,
     nfc,
-    spelling_key,
     tones_joined,
 )
+from speechctc.phones.notations import from_xsampa
 
 Segment = Literal["labels", "spaces", "ipa"]
 Kind = Literal["tone", "stress", "length", "diacritics"]
@@ -57,41 +54,6 @@ _ONLY_IPA = {sign for sign in SOUNDS if not sign.isascii()} - _ALSO_SPELLING | s
 _ARPABET = re.compile(r"(aa|ae|ah|ao|aw|ax|ay|eh|er|ey|ih|iy|ow|oy|uh|uw)([012])", re.IGNORECASE)
 
 
-class LabelMap(NamedTuple):
-    """A table of labels and what each is read as; and what the user should know about how it was read, or ``""``."""
-
-    phones: dict[str, tuple[str, ...]]
-    note: str = ""
-
-
-def read_map(path: Path) -> LabelMap:
-    """Read a table of two columns without a header: a label, and the label or labels in its place, or nothing.
-
-    The columns are separated by tabs, or else by semicolons, commas or spaces.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, is empty, or has a line that is not two columns or contradicts another.
-    """
-    text, note = read_text(path)
-    sign = next((sign for sign in "\t;," if sign in text), " ")
-    phones: dict[str, tuple[str, ...]] = {}
-    for number, line in enumerate(text.lstrip("\ufeff").split("\n"), start=1):
-        if not line.strip():
-            continue
-        fields = line.split(maxsplit=1) if sign == " " else next(csv.reader([line], delimiter=sign))
-        label, *others = [unicodedata.normalize("NFC", field.strip()) for field in fields]
-        if not label or len(others) > 1 or label.split() != [label]:
-            raise InputError(f"{path}, line {number}: {line.strip()[:80]!r} is not two columns", "correct the line")
-        to = tuple(others[0].split()) if others else ()
-        if phones.setdefault(label, to) != to:
-            raise InputError(f"{path}, line {number}: {label!r} stands for two things", "leave one of the lines out")
-    if not phones:
-        raise InputError(f"{path}: no labels in it", "a line has a label, a tab, and what it is read as")
-    return LabelMap(phones, note)
-
-
 class LabelRules:
     """Read labels as phones.
 
@@ -105,6 +67,8 @@ class LabelRules:
         As for `apply_marks`.
     divided : collection of str
         ``"diphthongs"`` and ``"affricates"``, if these are divided; see `divide_phone`. Phones of the map are not.
+    notation : str
+        ``"own"``, or ``"xsampa"``: labels that are not in the map are read as IPA.
 
     Attributes
     ----------
@@ -119,13 +83,16 @@ class LabelRules:
         segment: Segment = "labels",
         marks: Mapping[Kind, str] | None = None,
         divided: Collection[str] = (),
+        notation: str = "own",
     ) -> None:
         self._map, self.segment = dict(replaced or {}), segment
         self._marks = {kind: choice for kind, choice in (marks or {}).items() if choice != "keep"}
         self._known: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._replaced: Counter[str] = Counter()
         self._divided = "diphthongs" in divided, "affricates" in divided
-        self.is_plain = not (self._map or self._marks or any(self._divided)) and segment == "labels"
+        self._is_xsampa, self._in_ipa = notation == "xsampa", dict[str, str]()
+        is_changed = self._map or self._marks or any(self._divided) or self._is_xsampa
+        self.is_plain = not is_changed and segment == "labels"
 
     def phones(self, label: str) -> tuple[str, ...]:
         """Return the phones of a label in NFC; none where it is mapped to nothing, or nothing of it is left."""
@@ -140,11 +107,20 @@ class LabelRules:
         if label in self._map:
             return self._unmarked(self._map[label]), (label,)
         parts = [label] if self.segment == "labels" else label.split()
+        if self._is_xsampa:
+            parts = [part if part in self._map else self._from_xsampa(part) for part in parts]
         if self.segment == "ipa":
             parts = [symbol for part in parts for symbol in ([part] if part in self._map else segment_ipa(part))]
         used = tuple(part for part in parts if part in self._map)
         phones = (self._map[part] if part in self._map else divide_phone(part, *self._divided) for part in parts)
         return self._unmarked(tuple(chain.from_iterable(phones))), used
+
+    def _from_xsampa(self, label: str) -> str:
+        """Return a label in IPA; one that is not X-SAMPA as it is."""
+        if label in SILENCES or not label.isascii() or (sound := from_xsampa(label)) is None:
+            return label
+        self._in_ipa[label] = sound
+        return sound
 
     def _unmarked(self, phones: tuple[str, ...]) -> tuple[str, ...]:
         if not self._marks:
@@ -152,12 +128,16 @@ class LabelRules:
         return tuple(part for phone in phones for part in apply_marks(phone, self._marks))
 
     def notes(self) -> list[str]:
-        """Return which labels the map replaced and how often, in words; nothing where it is empty."""
+        """Return in words which labels are read from X-SAMPA, and which the map replaced and how often."""
+        spelled = [f"{label} as {sound}" for label, sound in sorted(self._in_ipa.items()) if label != sound]
+        xsampa = [
+            f"labels read from X-SAMPA as IPA (corpus.notation): {first_few(spelled) or 'none'}"
+        ] * self._is_xsampa
         if not self._map:
-            return []
+            return xsampa
         shown = {label: " ".join(phones) or "nothing" for label, phones in self._map.items()}
         counts = [f"{label} as {shown[label]} ({count})" for label, count in self._replaced.most_common()]
-        return [f"labels read as corpus.map says: {first_few(counts) or 'none'}"]
+        return [*xsampa, f"labels read as corpus.map says: {first_few(counts) or 'none'}"]
 
     def unused(self) -> list[str]:
         """Return the labels of the map that did not occur."""
@@ -192,6 +172,8 @@ def apply_marks(label: str, choices: Mapping[Kind, str]) -> tuple[str, ...]:
         The label, in NFC; before it the stress and after it the other marks that are split off, neighbours of one class
         together, a mark that needs a letter on a dotted circle. Empty if nothing is left.
     """
+    if label in SILENCES:
+        return (label,)
     if (digit := _ARPABET.fullmatch(label)) is not None:
         choice = choices.get("stress", "keep")
         return {"keep": (label,), "strip": (digit[1],), "split": (digit[2], digit[1])}[choice]
@@ -298,12 +280,24 @@ def are_strings(counts: Mapping[str, int]) -> bool:
     consonant. They are not ARPABET, and either more than their symbols or with letters that only IPA has: names of
     classes such as ``low`` and ``high`` are neither.
     """
-    symbols = {label: [symbol for symbol in segment_ipa(label) if symbol.strip(_STRESS)] for label in counts}
+    symbols = {label: _symbols(label) for label in counts}
     strings = {label for label, parts in symbols.items() if _is_string(parts)}
     if 2 * len(strings) <= len(counts) or 2 * sum(counts[each] for each in strings) <= sum(counts.values()):
         return False
     used = {symbol for parts in symbols.values() for symbol in parts}
     return not is_arpabet(list(counts)) and (len(counts) > len(used) or not all(map(str.isascii, strings)))
+
+
+def _symbols(label: str) -> list[str]:
+    return [symbol for symbol in segment_ipa(label) if symbol.strip(_STRESS)]
+
+
+@cache
+def is_syllable(label: str) -> bool:
+    """Return whether a label is a syllable or word in IPA: at least three symbols, vowels and consonants."""
+    symbols = _symbols(label)
+    vowels = sum(plain(symbol)[:1] in _VOWELS for symbol in symbols)
+    return len(symbols) > 2 and 0 < vowels < len(symbols) and _is_string(symbols)
 
 
 def _is_string(symbols: Sequence[str]) -> bool:
@@ -448,153 +442,3 @@ def fold_labels(phones: Sequence[str], to: str) -> tuple[list[str], list[int]]:
     fold = parse_folding("none" if to == "timit61" else to)
     kept = [k for k, phone in enumerate(phones) if phone not in fold.dropped]
     return fold.apply(phones), kept
-
-
-Notation = Literal["ipa", "xsampa", "arpabet"]
-CHOICES = ("own", "ipa", "xsampa", "arpabet")
-MIXED = 3  # labels that also stand in IPA, from which a corpus has two notations
-TABLE = Path(__file__).with_name("xsampa.tsv")
-_ONLY_XSAMPA = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@{}&?\\`"%_~=:<>^')
-
-
-class Symbols(NamedTuple):
-    """How phones are written, by the model's labels; and what the user should know about it, or ``""``."""
-
-    written: Mapping[str, str]
-    note: str = ""
-
-
-def choose_symbols(phones: Sequence[str], choice: str) -> Symbols:
-    """Return how phones are written.
-
-    Parameters
-    ----------
-    phones : sequence of str
-        The labels of a model.
-    choice : str
-        ``"own"`` (as they are), ``"ipa"``, ``"xsampa"``, ``"arpabet"``, or a file: a table of two columns without a
-        header, a label and its symbol. A label that has no symbol stays as it is; pauses do, too.
-
-    Raises
-    ------
-    InputError
-        The choice is neither a notation nor a file, or the table gives a label several symbols.
-    """
-    if choice == "own":
-        return Symbols({})
-    if choice in CHOICES:
-        kind = notation_of(phones)
-        found = {phone: _written(phone, kind, choice) for phone in phones if phone not in SILENCES}
-    elif Path(choice).is_file():
-        table = read_map(Path(choice)).phones
-        if several := [label for label, symbols in table.items() if len(symbols) != 1]:
-            what = f"{choice}: not one symbol for {first_few(several, 3)}"
-            raise InputError(what, "a line has a label, a tab, a symbol")
-        found = {phone: table[nfc(phone)][0] if nfc(phone) in table else None for phone in phones}
-    else:
-        raise InputError(f"--symbols {choice}: no such file", f"choose one of {', '.join(CHOICES)}, or give a table")
-    written = {phone: symbol for phone, symbol in found.items() if symbol is not None}
-    return Symbols(written, _note(choice, written, [phone for phone, symbol in found.items() if symbol is None]))
-
-
-def notation_of(phones: Sequence[str]) -> Notation:
-    """Return the notation that labels seem to be in: ARPABET, X-SAMPA, or else IPA."""
-    if is_arpabet(phones):
-        return "arpabet"
-    signs = "".join(phone for phone in phones if phone not in SILENCES)
-    return "xsampa" if signs.isascii() and _ONLY_XSAMPA.intersection(signs) else "ipa"
-
-
-def mixed_notations(labels: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the labels in ARPABET or X-SAMPA whose sound has a label in IPA too, each with the one in IPA.
-
-    A corpus in two notations has many of them. Where there are fewer than three, nothing is returned: a language may
-    have ``ng`` beside ``ŋ``.
-    """
-    of_shape = {spelling_key(label): label for label in sorted(set(labels))}
-    pairs = []
-    for label in of_shape.values():
-        others = [other for sound in _as_ipa(label) if (other := of_shape.get(spelling_key(sound), label)) != label]
-        pairs += [(label, other) for other in others[:1]]
-    return pairs if len(pairs) >= MIXED else []
-
-
-def _as_ipa(label: str) -> tuple[str, ...]:
-    """Return the spellings in IPA of a label that is no IPA; nothing where it may be IPA as it stands."""
-    if label in SILENCES or not label.isascii():
-        return ()
-    if len(label) > 1 and is_arpabet([label]):
-        return ipa(label, arpabet=True)
-    sound = from_xsampa(label) if _ONLY_XSAMPA.intersection(label) else None
-    return () if sound is None else (sound,)
-
-
-def to_xsampa(label: str) -> str | None:
-    """Return an IPA label in X-SAMPA; None if a sign of it has no symbol."""
-    return _translated(unicodedata.normalize("NFD", label).replace("c\u0327", "ç"), _tables()[0])
-
-
-def from_xsampa(label: str) -> str | None:
-    """Return an X-SAMPA label in IPA, in NFC; None if a part of it is not X-SAMPA."""
-    found = _translated(label, _tables()[1])
-    return None if found is None else nfc(found)
-
-
-def _written(phone: str, kind: Notation, to: str) -> str | None:
-    if kind == to:
-        return phone
-    if kind == "arpabet":
-        spelling = ipa(phone, arpabet=True)[0]
-        sound = None if spelling == phone and len(phone) > 1 else spelling.replace("g", "ɡ")
-    else:
-        sound = from_xsampa(phone) if kind == "xsampa" else phone
-    if sound is None or to == "ipa":
-        return sound
-    return to_xsampa(sound) if to == "xsampa" else _arpabet().get(plain(sound))
-
-
-@cache
-def _arpabet() -> dict[str, str]:
-    """Return the ARPABET label of IPA symbols, the most usual first; labels of CMU's set before TIMIT's others."""
-    labels = [label for label in dict.fromkeys((*CMU39, *TIMIT61)) if label not in SILENCES]
-    pairs = [
-        (rank, label not in CMU39, plain(symbol), label)
-        for label in labels
-        for rank, symbol in enumerate(ipa(label, arpabet=True))
-    ]
-    return {symbol: label for _, _, symbol, label in sorted(pairs, reverse=True)}
-
-
-@cache
-def _tables() -> tuple[dict[str, str], dict[str, str]]:
-    """Return the tables from IPA to X-SAMPA and back."""
-    write: dict[str, str] = {}
-    read: dict[str, str] = {}
-    for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]:
-        sign, symbol = line.split("\t")
-        sign = chr(int(sign[2:], 16)) if sign.startswith("U+") else unicodedata.normalize("NFC", sign)
-        write.setdefault(sign, symbol)
-        read.setdefault(symbol, sign)
-    return write, read
-
-
-def _translated(text: str, table: Mapping[str, str]) -> str | None:
-    """Replace the longest parts of a text that a table has, from left to right; None if there is a rest."""
-    longest, written, at = max(map(len, table)), "", 0
-    while at < len(text):
-        size = next((size for size in range(longest, 0, -1) if text[at : at + size] in table), 0)
-        if size == 0:
-            return None
-        written += table[text[at : at + size]]
-        at += size
-    return written
-
-
-def _note(choice: str, written: Mapping[str, str], left: Sequence[str]) -> str:
-    parts = [f"{len(left)} phones have no symbol in it and stay as they are: {first_few(left)}"] if left else []
-    same: dict[str, list[str]] = {}
-    for phone, symbol in written.items():
-        same.setdefault(symbol, []).append(phone)
-    if alike := [f"{' and '.join(phones)} as {symbol}" for symbol, phones in same.items() if len(phones) > 1]:
-        parts.append(f"several phones are written alike: {first_few(alike)}")
-    return f"--symbols {choice}: {'; '.join(parts)}" if parts else ""

@@ -495,7 +495,7 @@ class Pronouncer:
                 bare = _bare(name)
                 other = self._read_alone(bare if shouted else self._lower(bare)) if _is_capital(bare) else None
                 variants = tuple(dict.fromkeys(reading for reading in (part, single, other) if reading))
-                if variants or _is_word(name):
+                if bare and (variants or _is_word(name)):
                     words.append(Word(bare, variants))
             k = end
         return words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording
-from speechctc.core.errors import InputError, counted_alike
+from speechctc.core.errors import InputError, counted_alike, first_few
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
+from speechctc.corpora.spoken import without_nonspeech
 from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.alignment import AlignOptions, Hearing
 from speechctc.inference.output import (
@@ -31,10 +32,12 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.segmenter import WHOLE
 from speechctc.inference.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
-from speechctc.phones.articulation import is_arpabet
+from speechctc.phones.articulation import is_arpabet, sounds_of
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.label_rules import may_be_phone
+from speechctc.phones.nonspeech import ANY
+from speechctc.phones.notations import notation_of, xsampa_in_ipa
 from speechctc.phones.pronouncer import Pronouncer, check_length
 
 PhrasesOrError = tuple[Phrase, ...] | InputError  # a transcript to place, or the reason why there is none
@@ -60,8 +63,12 @@ class Placing(NamedTuple):
         TextGrids get a tier of points for the intervals of the boundaries.
     first_variant : bool
         Of the pronunciations of a word, only the first is taken.
+    spelled : mapping of str to str
+        The labels of the transcripts, by how they are written in IPA, as they are placed.
     in_language : callable, optional
         Returns this for words of a language that a table names; None: all are read alike.
+    ignored : tuple of str
+        Labels that are neither phones nor words, beside those that are known.
     """
 
     pronouncer: Pronouncer | None = None
@@ -70,7 +77,9 @@ class Placing(NamedTuple):
     silences: tuple[str, ...] = ()
     show_intervals: bool = False
     first_variant: bool = False
+    spelled: Mapping[str, str] = {}
     in_language: Callable[[str], Placing] | None = None
+    ignored: tuple[str, ...] = ()
 
 
 def choose_placing(
@@ -177,6 +186,9 @@ def align(
     note_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
     tasks = [task for task in tasks if task.recording in left]
+    tasks, placing = _read_as_ipa(tasks, placing, recogniser.inventory)
+    tasks, left_out = without_nonspeech(tasks, None if placing.pronouncer else recogniser.inventory, placing.ignored)
+    reporter.note(*left_out)
     misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed
     if placing.pronouncer:
         placing.pronouncer.detect_ipa(_texts(tasks))
@@ -191,8 +203,40 @@ def align(
     heard = [each.hearing.note() if each.hearing else "" for each in placings.values()]
     languages = [each.pronouncer.language for each in placings.values() if each.pronouncer]
     about = about_scores(recogniser, languages) if options.scored and status < 2 else ""
-    reporter.note(*filter(None, [*chain.from_iterable(said), *heard, about, *counted_alike(misfits)]))
+    spelled = [f"labels read as X-SAMPA: {first_few(pairs)}"] if (pairs := _pairs(placing.spelled)) else []
+    reporter.note(*filter(None, [*spelled, *chain.from_iterable(said), *heard, about, *counted_alike(misfits)]))
     return status or (MISFITS if misfits else 0)
+
+
+def _read_as_ipa(tasks: Sequence[Task], placing: Placing, inventory: Inventory) -> tuple[list[Task], Placing]:
+    """Return transcripts of phones in IPA, and a placing that knows how they are written, if they are in X-SAMPA.
+
+    They are if a model of another notation lacks some of the labels, and all can be.
+    """
+    found = {label for task in tasks if isinstance(task.transcript, Transcript) for label in task.transcript.labels}
+    lacking = [label for label in found - {ANY} if inventory.normalise(label) not in inventory.phones]
+    in_ipa = 2 * sum(sounds_of(phone) != () for phone in inventory.phones) > len(inventory.phones)
+    is_other = in_ipa and placing.hearing is not None and notation_of(inventory.phones) != "xsampa"
+    told = xsampa_in_ipa(found - {ANY}) if is_other and lacking and placing.pronouncer is None else {}
+    spelled = {sound: label for label, sound in sorted(told.items(), reverse=True) if sound != label}
+    return [_spelled(task, told) for task in tasks], placing._replace(spelled=spelled)
+
+
+def _spelled(task: Task, written: Mapping[str, str]) -> Task:
+    """Return a transcript with its labels written otherwise."""
+    transcript = task.transcript
+    if isinstance(transcript, InputError) or not written:
+        return task
+
+    def all_of(labels: Iterable[str]) -> tuple[str, ...]:
+        return tuple(written.get(label, label) for label in labels)
+
+    phrases = tuple(each._replace(labels=all_of(each.labels)) for each in transcript.phrases)
+    return task._replace(transcript=transcript._replace(labels=all_of(transcript.labels), phrases=phrases))
+
+
+def _pairs(spelled: Mapping[str, str]) -> list[str]:
+    return [f"{label} as {sound}" for sound, label in sorted(spelled.items())]
 
 
 def _texts(tasks: Sequence[Task]) -> list[str]:
@@ -254,7 +298,7 @@ def _items(labels: Sequence[str], inventory: Inventory, placing: Placing) -> Ite
     """Return the items of phones or words."""
     pronouncer, hearing = placing.pronouncer, placing.hearing
     if pronouncer is None:
-        told = None if is_arpabet(labels) else hearing
+        told = None if is_arpabet([label for label in labels if label != ANY]) else hearing
         return parse_phones(labels, inventory.phones, lambda label: _phone(label, inventory, told))
     return parse_words(" ".join(labels), lambda text: _read(text, pronouncer, placing))
 
@@ -317,6 +361,7 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments
     words = () if language is None else result.words
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
+    result = result.renamed(placing.spelled) if placing.spelled else result
     if output.scored:
         return replace(result, about=about_scores(recogniser, [language or ""]), symbols=output.notation)
     return result

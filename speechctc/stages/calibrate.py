@@ -61,7 +61,7 @@ def calibrate(
     weights = _stamp(folder)
     recogniser = Recogniser.load(folder, device).uncalibrated()
     scored = score_split(recogniser, split, overrides, reporter, "calibrating on")
-    reporter.note(f"PER on {split}: {scored.counts.per:.2f} % ({scored.reliability.to_text()})")
+    reporter.note(f"PER on {split}: {scored.counts.to_text()} ({scored.reliability.to_text()})")
     if scored.reliability.caution:
         reporter.note(f"  {scored.reliability.caution}")
     posteriors, right, numbers = scored.marks
@@ -70,18 +70,8 @@ def calibrate(
             f"{split}: the model finds {plural(len(right), 'phone')} in it, calibration needs {MIN_CALIBRATION_PHONES}",
             "put more recordings into it, or train on",
         )
-    slope, intercept = fit(posteriors, right)
-    unseen = cross_validated(posteriors, right, numbers)
-    calibration = Calibration(
-        slope,
-        intercept,
-        boundary_shift(recogniser, scored.utterances),
-        len(right),
-        expected_calibration_error(posteriors, right),
-        expected_calibration_error(unseen, right),
-        float(right.mean()),
-        f"{split}; {scored.protocol}",
-    )
+    shift, protocol = boundary_shift(recogniser, scored.utterances), f"{split}; {scored.protocol}"
+    calibration = calibration_of(posteriors, right, numbers, shift, protocol)
     language = recogniser.config.corpus.language
     usual = right_speech(recogniser, scored.utterances, language if isinstance(language, str) else "")
     if _stamp(folder) != weights:
@@ -90,11 +80,36 @@ def calibrate(
     def save(place: Path) -> None:
         if usual:
             usual.save(place)
-        calibration.save(place)  # last: it says that all is done
+        if calibration.helps:
+            calibration.save(place)  # last: it says that all is done
 
-    write_learned(folder, own, save, reporter)
-    reporter.note(f"written: {own}/calibration.json")
+    if usual or calibration.helps:
+        write_learned(folder, own, save, reporter)
+    name = f"{own}/calibration.json"
+    reporter.note(f"written: {name}" if calibration.helps else f"not written: {name}, which would not help")
     return calibration
+
+
+def calibration_of(
+    posteriors: NDArray[np.float64],
+    right: NDArray[np.float64],
+    utterances: NDArray[np.int64],
+    shift: float,
+    protocol: str,
+) -> Calibration:
+    """Return the calibration of phones with these posteriors; where it makes them less right, one that keeps them.
+
+    Parameters
+    ----------
+    posteriors, right, utterances : ndarray, shape = (n,)
+        Of each phone: its posterior, whether it is right, and the number of its utterance.
+    shift, protocol
+        As of `Calibration`.
+    """
+    before = expected_calibration_error(posteriors, right)
+    after = expected_calibration_error(cross_validated(posteriors, right, utterances), right)
+    slope, intercept = fit(posteriors, right) if after <= before else (1.0, 0.0)
+    return Calibration(slope, intercept, shift, len(right), before, after, float(right.mean()), protocol)
 
 
 def calibrate_run(run: Path, reporter: Reporter) -> Calibration | None:

@@ -69,6 +69,8 @@ class Evaluation:
         How the corpus was divided and its labels were read, where that is not as in the model's config.
     languages : tuple of ProtocolScore
         By name; none where the corpus does not say them, or has one.
+    dereverberated : int
+        Utterances of which reverberation or hum was taken off first, as ``decode.dereverb`` says.
     """
 
     split: str
@@ -83,19 +85,21 @@ class Evaluation:
     feature_note: str
     notes: tuple[str, ...] = ()
     languages: tuple[ProtocolScore, ...] = ()
+    dereverberated: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON report."""
-        counts, keys = self.counts, ("per", "errors", "reference_phones", "utterances")
+        counts, keys = self.counts, ("errors", "reference_phones", "utterances")
         languages = [
-            {"language": name, **{key: getattr(of, key) for key in keys}, **sure.to_dict()}
+            {"language": name, "per": of.per_or_none, **{key: getattr(of, key) for key in keys}, **sure.to_dict()}
             for name, _, of, sure in self.languages
         ]
         return {
-            "per": counts.per,
+            "per": counts.per_or_none,
             **self.reliability.to_dict(),
             **asdict(counts),
             "protocol": self.protocol,
+            "dereverberated": self.dereverberated,
             "protocols": [score.to_dict() for score in self.protocols],
             "features": asdict(self.features) if self.features else None,
             "feature_note": self.feature_note,
@@ -167,6 +171,7 @@ def evaluation_of(scored: ScoredSplit, split: str, recogniser: Recogniser) -> Ev
         "" if isinstance(features, FeatureScore) else features,
         scored.notes,
         tuple(languages if len(languages) > 1 else ()),
+        scored.dereverberated,
     )
 
 
@@ -187,7 +192,7 @@ def score_of(name: str, results: Sequence[ScoredUtterance]) -> ProtocolScore:
 
 def _cells(counts: EditCounts, sure: Reliability) -> tuple[str, str, str, str]:
     """Return the PER, its interval, the errors and the phones as cells of a table."""
-    return f"{counts.per:.2f} %", sure.interval, str(counts.errors), str(counts.reference_phones)
+    return counts.to_text(), sure.interval, str(counts.errors), str(counts.reference_phones)
 
 
 @dataclass(frozen=True)
@@ -297,6 +302,8 @@ def compare(
     _say_left(names, scored, ids, reporter)
     table = [np.array([each[id].counts.errors for id in ids], dtype=np.float64) for each in of]
     phones = np.array([of[0][id].counts.reference_phones for id in ids], dtype=np.float64)
+    if not phones.sum():
+        raise InputError(f"{split}: none of its utterances has phones", "name a split with phones")
     speakers = [of[0][id].utterance.speaker for id in ids]
     groups = _groups([model.config for _, model in recognisers])
     systems = tuple(_system(members, names, table, phones) for members in groups)

@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
+from speechctc.audio.dereverberation import When, as_decoded
 from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
@@ -32,7 +33,7 @@ from speechctc.core.errors import InputError, counted, counted_alike, first_few,
 from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
-from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance
+from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance, write_languages
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import without_drafts
 from speechctc.features.extractor import extractor
@@ -109,7 +110,7 @@ def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
     skipped = [(summary.split, *entry) for summary in summaries for entry in summary.skipped]
     _write_table(config.data.dir / "skipped.tsv", ("split", "id", "reason"), skipped)
     write_utterances(config.data.dir, corpus)
-    write_languages(config.data.dir, corpus)
+    _write_languages(config.data.dir, corpus)
     counts = {split: count_phones(_shards(plans[split]), phones.phones) for split in SPLITS}
     report_phones(config.data.dir, phones, counts, reporter)
     if corpus.words:
@@ -251,11 +252,13 @@ def write_utterances(folder: Path, corpus: Corpus) -> None:
     _write_table(folder / UTTERANCES, "split id audio start end speaker phones words".split(), rows, wanted)
 
 
-def write_languages(folder: Path, corpus: Corpus) -> None:
+def _write_languages(folder: Path, corpus: Corpus) -> None:
     """Write the language of each utterance, if there are several: training balances epochs by it, and scores by it."""
     rows = [(split, each.id, each.trait("language")) for split, part in corpus.splits.items() for each in part]
-    several = len({language for *_, language in rows}) > 1
-    _write_table(folder / LANGUAGES_FILE, ("split", "id", "language"), rows, several)
+    if len({language for *_, language in rows}) > 1:
+        write_languages(folder / LANGUAGES_FILE, rows)
+    else:
+        (folder / LANGUAGES_FILE).unlink(missing_ok=True)
 
 
 def write_pronunciations(folder: Path, corpus: Corpus, by_language: bool) -> str:
@@ -335,12 +338,15 @@ class Job:
         Its number of frames, by the header of its file.
     problem : str or None
         Why it cannot be extracted.
+    dereverb : str
+        When reverberation is taken off: of dev as decoding does, since it is scored; never of what is trained on.
     """
 
     utterance: Utterance
     labels: tuple[int, ...]
     frames: int
     problem: str | None = None
+    dereverb: When = "never"
 
 
 @dataclass(frozen=True)
@@ -354,7 +360,8 @@ class ShardPlan:
 
 def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) -> list[ShardPlan]:
     """Cut a split into shards of at most ``data.shard_mib``, at least one."""
-    jobs = [_job(utterance, phones, config.features) for utterance in corpus.splits[split]]
+    dereverb = config.decode.dereverb if split == "dev" else "never"
+    jobs = [replace(_job(each, phones, config.features), dereverb=dereverb) for each in corpus.splits[split]]
     width = 2 if config.data.dtype == "float16" else 4
     limit = config.data.shard_mib * 2**20 // (config.features.static_dims * width)
     groups: list[list[Job]] = [[]]
@@ -398,6 +405,7 @@ def source_digest(jobs: Sequence[Job], config: Config) -> str:
         except OSError as error:
             content = str(error)
         parts = [wanted.id, wanted.phones, content, wanted.channel, wanted.stretch]
+        parts += [job.dereverb] if job.dereverb != "never" else []
         digest.update(json.dumps(parts).encode())
     return f"content {digest.hexdigest()}"
 
@@ -409,6 +417,7 @@ def extract_one(job: Job, config: FeatureConfig) -> Result:
     try:
         wanted = job.utterance
         samples, seconds = sound_file.read(wanted.audio, config.sample_rate, wanted.channel, wanted.stretch)
+        samples = as_decoded(samples, config.sample_rate, job.dereverb)
     except InputError as error:
         return error.what
     try:

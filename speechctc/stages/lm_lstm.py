@@ -21,7 +21,7 @@ from speechctc.config.load import explain, override
 from speechctc.core import files
 from speechctc.core.devices import choose_device
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import stop_requests
+from speechctc.core.parallel import only_training, stop_requests
 from speechctc.core.progress import Reporter
 from speechctc.lm.lstm import LstmConfig, LstmModel, LstmTrainer, PhoneLstm, SavedLstm, load_lstm, save_lstm
 from speechctc.lm.model import ABOUT
@@ -77,7 +77,9 @@ class LstmTraining:
 
     def train(self) -> None:
         """Train to the end, or until a signal, whose exit status is then `status`."""
-        trainer, saved = self.trainer, time.monotonic()
+        trainer = self.trainer
+        # Before the first best/ there is a last/: without it, nobody could tell that it was not removed.
+        saved = time.monotonic() if (self.run.last / ABOUT).exists() else -SAVE_SECONDS
 
         def between() -> bool:
             nonlocal saved
@@ -86,7 +88,7 @@ class LstmTraining:
                 saved = time.monotonic()
             return bool(self.status)
 
-        with self.run.locked(), stop_requests(self.request_stop):
+        with only_training(), self.run.locked(), stop_requests(self.request_stop):
             while not trainer.is_done and not self.status:
                 line = trainer.epoch(between)
                 if line is None:
@@ -117,7 +119,10 @@ class LstmTraining:
                 if saved.facts.get("data") != self.data:
                     what = f"{self.run.folder}: it was trained on another text"
                     raise InputError(what, "name another folder with --out")
-                return saved if folder == self.run.last else None  # it was ended between its first best/ and last/
+                if folder == self.run.best:
+                    what = f"{self.run.folder}: last/, from which training goes on, is not there; best/ is"
+                    raise InputError(what, "restore it, or name another folder with --out")
+                return saved
         if any((self.run.folder / name).exists() for name in ("checkpoint.json", "best", "last")):
             raise InputError(f"{self.run.folder}: no training of a language model", "name another with --out")
         return None

@@ -36,6 +36,7 @@ from speechctc.phones.inventory import (
     read_phone_text,
 )
 from speechctc.phones.label_rules import may_be_phone
+from speechctc.phones.nonspeech import NonSpeech
 from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
 
 MAX_PHONES = 500  # phones that texts may have: more are words
@@ -195,11 +196,13 @@ def word_texts(paths: Sequence[Path], pronouncer: Pronouncer, reporter: Reporter
     """
     found = []
     unread: Counter[str] = Counter()
+    nonspeech = NonSpeech()
     for path in paths:
         rows = _column(path, "words")
         text = read_unpacked(path, "a UTF-8 text") if rows is None else "\n".join(row.words for row in rows)
         sentences, lines = _sentences(text), sum(map(bool, map(str.strip, text.splitlines())))
         utterances = []
+        sentences = list(filter(None, map(nonspeech.spoken, sentences)))
         pronouncer.detect_ipa(sentences)
         for sentence in reporter.track(f"reading {path.name}", sentences, len(sentences)):
             words = pronouncer.read(sentence)
@@ -212,7 +215,7 @@ def word_texts(paths: Sequence[Path], pronouncer: Pronouncer, reporter: Reporter
         if len(sentences) > lines:
             reporter.note(f"{path}: {len(sentences):,} sentences in {lines:,} lines, each an utterance of its own")
         found.append(PhoneText(str(path), utterances))
-    reporter.note(pronouncer.describe(), *pronouncer.notes())
+    reporter.note(pronouncer.describe(), *pronouncer.notes(), *nonspeech.notes("words"))
     if unread:
         reporter.warn(f"words that nothing can read; their sentences are left out: {counted(unread, 20)}")
     return found

@@ -17,7 +17,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
 from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
 from speechctc.core import written
-from speechctc.core.errors import InputError, optional, with_extra
+from speechctc.core.errors import InputError, counted_alike, optional, with_extra
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
@@ -27,6 +27,7 @@ from speechctc.inference.output import OutputOptions, ResultWriter, check_out, l
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
+from speechctc.phones.notations import from_xsampa, is_xsampa
 
 if TYPE_CHECKING:
     import parselmouth
@@ -43,6 +44,7 @@ COLUMNS = (
 )
 
 DRAWN = ("phone", "duration", "f1_mid", "f2_mid")  # beside the speaker
+TAIL = 0.1  # seconds that labels may end after their recording
 WINDOW_SECONDS, PRE_EMPHASIS_HZ, INTENSITY_PITCH_HZ = 0.025, 50.0, 100.0  # Praat's own
 
 Row = dict[str, Any]
@@ -162,10 +164,13 @@ def measure(
     options = check_out(recordings, options)
     grids = dict(zip(recordings, _textgrids(choice.textgrids, recordings), strict=True))
     left = left_to_do(recordings, options, reporter)
-    jobs = (_job(recording, grids[recording], choice) for recording in left)
+    notes = list[tuple[Path, str]]()
+    jobs = (_job(recording, grids[recording], choice, notes) for recording in left)
     with _results(jobs, choice) as results:
         writer = ResultWriter(left, summary.watched(left, results), options, _Table("csv", ".csv"))
-        return write_results(writer, "measuring", reporter)
+        status = write_results(writer, "measuring", reporter)
+    reporter.warn(*counted_alike(notes, with_numbers=True))
+    return status
 
 
 def _results(jobs: Iterable[Job], choice: Choice) -> AbstractContextManager[Iterator[list[Row] | InputError]]:
@@ -202,10 +207,9 @@ class _Table(Writer):
 
 def _of_table(table: Path, reporter: Reporter) -> list[Recording]:
     """Return the recordings of a table, named as `align` names their results."""
-    read, note = read_table(table)
+    read, notes = read_table(table)
     rows = list(read)
-    if note:
-        reporter.warn(note)
+    reporter.warn(*notes)
     labels: Literal["phones", "words"] = "words" if any(row.words for row in rows) else "phones"
     return [recording for recording, _ in in_table(table, None, TranscriptOptions(labels=labels))]
 
@@ -220,16 +224,14 @@ def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path
         if len(recordings) > 1:
             raise InputError(f"{given} is of one recording, and {len(recordings)} are named", "name a folder")
         return [given]
-    siblings, spelled = Siblings(), defaultdict[str, set[str]](set)
+    siblings = Siblings()
     found, users = list[Path | None](), defaultdict[Path | None, set[Path]](set)
-    for each in recordings:
-        spelled[nfc(each.path.stem).lower()].add(each.path.stem)
+    others = siblings.around(each.path for each in recordings) if given else None
     for path, name, *_ in recordings:
-        folder, named = given or path.parent, name.name + path.suffix
+        folder, named = given or path.parent, path.name if name.name == path.name else name.name + path.suffix
         places = [folder / name.parent / named, folder / name.parent / path.name] if given else [folder / named]
-        others = spelled[nfc(path.stem).lower()] if given else None
         fits = [siblings.find(place, (".textgrid",), others) for place in (*places, folder / path.name)]
-        if fits[0] is not None and name.name != path.stem:  # the id of a table's row means it and no other
+        if fits[0] is not None and name.name not in (path.stem, path.name):  # a table's id means it and no other
             fits = fits[:1]
         found.append(next(filter(None, fits), None))
         for file in fits:
@@ -251,9 +253,9 @@ def _shared(recording: Recording, file: Path) -> InputError:
     return InputError(f"{recording.path}: other recordings have the name of {file}, too", fix)
 
 
-def _labels(path: Path, tier: str, words: str) -> Labels:
-    """Read the tiers of a TextGrid."""
-    tiers = read_tiers(path).tiers
+def _labels(path: Path, tier: str, words: str, seconds: float) -> tuple[Labels, str]:
+    """Read the tiers of a TextGrid of a recording of a length, and what the user should know of how, or ``""``."""
+    tiers, note, *_ = read_tiers(path).of_recording(path, seconds)
     phones = choose_tier(tiers, path, tier)
     if phones.points:
         raise InputError(f"{path}: the tier {phones.name!r} has points, not intervals", "name another with --tier")
@@ -265,7 +267,7 @@ def _labels(path: Path, tier: str, words: str) -> Labels:
     for name in BESIDE:
         if (values := _optional(tiers, path, name)) is not None:
             beside[name] = {(each.start, each.end): each.label for each in values.entries}
-    return Labels(phones, _optional(tiers, path, "tones"), _optional(tiers, path, words), beside)
+    return Labels(phones, _optional(tiers, path, "tones"), _optional(tiers, path, words), beside), note
 
 
 def _optional(tiers: Sequence[Tier], path: Path, name: str) -> Tier | None:
@@ -274,14 +276,20 @@ def _optional(tiers: Sequence[Tier], path: Path, name: str) -> Tier | None:
     return choose_tier(tiers, path, name) if there else None
 
 
-def _job(recording: Recording, grid: Path | InputError, choice: Choice) -> Job:
-    """Return a recording, its labels or the error that says why there are none, and the channel to read."""
+def _job(recording: Recording, grid: Path | InputError, choice: Choice, notes: list[tuple[Path, str]]) -> Job:
+    """Return a recording, its labels or the error that says why there are none, and the channel to read.
+
+    To `notes` is added what the user should know of how the labels were read.
+    """
 
     def read(path: Path) -> Labels:
-        sound_file.info(path)  # what is wrong with the recording comes first
+        seconds = sound_file.info(path).seconds  # what is wrong with the recording comes first
         if isinstance(grid, InputError):
             raise grid
-        return _labels(grid, choice.tier, choice.words)
+        labels, note = _labels(grid, choice.tier, choice.words, seconds)
+        fits = labels.phones.entries[-1].end <= seconds + TAIL  # else it is refused
+        notes.extend([(grid, note)] if note and fits else [])
+        return labels
 
     return recording.path, (attempt(read, recording.path), recording.channel or choice.channel)
 
@@ -293,7 +301,7 @@ def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputErro
         raise labels
     praat = Praat(path, channel, settings)
     phones = [each._replace(label=nfc(each.label)) for each in labels.phones.entries]
-    if phones[-1].end > praat.seconds + 0.1:
+    if phones[-1].end > praat.seconds + TAIL:
         what = f"{path}: its TextGrid goes on to {phones[-1].end:.2f} s, and it has {praat.seconds:.2f} s"
         raise InputError(what, "check that they belong together")
     places, rows = _places(labels), list[Row]()
@@ -405,6 +413,7 @@ def _text(name: str, value: Any) -> str:
 def write_picture(rows: Sequence[Row], path: Path, form: str, overwrite: bool) -> None:
     """Write a vowel chart and durations."""
     labels = list(dict.fromkeys(row["phone"] for row in rows))
-    arpabet = is_arpabet(labels)
-    vowels = {label for label in labels if describe(ipa(label, arpabet)[0]).get("kind") == "vowel"}
+    arpabet, is_other = is_arpabet(labels), is_xsampa(labels)
+    spelled = {label: (from_xsampa(label) if is_other else None) or ipa(label, arpabet)[0] for label in labels}
+    vowels = {label for label in labels if describe(spelled[label]).get("kind") == "vowel"}
     written.write_bytes(path, draw_measures(rows, vowels, form), overwrite)

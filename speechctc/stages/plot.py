@@ -57,7 +57,7 @@ def read_epochs(folder: Path) -> list[dict[str, Any]]:
 
 
 def _line(name: str, epochs: Sequence[dict[str, Any]]) -> str:
-    best = min(epochs, key=lambda epoch: float(epoch["dev_per"]))
+    best = min(epochs, key=lambda epoch: (float(epoch["dev_per"]), float(epoch["dev_loss"])))
     return f"{name}: {plural(len(epochs), 'epoch')}, lowest dev PER {best['dev_per']:.2f} % in epoch {best['epoch']}"
 
 

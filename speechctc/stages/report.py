@@ -65,7 +65,7 @@ def write_report(
         Receives the errors of recordings that can no longer be read.
     """
     counts = confusions(scored)
-    ranked = sorted(scored.results, key=lambda result: (-result.counts.per, result.utterance.id))
+    ranked = sorted(scored.results, key=lambda result: (-result.counts.rank, result.utterance.id))
     shown = _examples(scored, recogniser, examples, reporter)
     values: dict[str, Any] = {
         "model": recogniser.about,
@@ -84,7 +84,7 @@ def write_report(
         "studio_command": studio_command,
         "marked": lambda result: marked(result, scored),
     }
-    title = f"How well the model does on {evaluation.split}: {evaluation.counts.per:.1f} % PER"
+    title = f"How well the model does on {evaluation.split}: {evaluation.counts.to_text(1)} PER"
     return render_page("report.html", title, values, [timeline.STYLE, "report.css"], [timeline.SCRIPT])
 
 
@@ -134,11 +134,11 @@ def choose(scored: ScoredSplit, most: int) -> dict[str, list[ScoredUtterance]]:
     results = [result for result in scored.results if result.counts.reference_phones]
     most = min(most, -(-len(results) // 3))
     length = {result.number: result.counts.reference_phones for result in results}
-    worst = sorted(results, key=lambda each: (-each.counts.per, -length[each.number]))[:most]
+    worst = sorted(results, key=lambda each: (-each.counts.rank, -length[each.number]))[:most]
     left = [each for each in results if each not in worst]
-    best = sorted(left, key=lambda each: (each.counts.per, -length[each.number]))[:most]
+    best = sorted(left, key=lambda each: (each.counts.rank, -length[each.number]))[:most]
     left = [each for each in left if each not in best]
-    typical = sorted(left, key=lambda each: (abs(each.counts.per - scored.counts.per), each.number))[:most]
+    typical = sorted(left, key=lambda each: (abs(each.counts.rank - scored.counts.rank), each.number))[:most]
     return {"worst": worst, "typical": typical, "best": best}
 
 
@@ -195,7 +195,7 @@ def groups(scored: ScoredSplit) -> list[tuple[str, list[ProtocolScore]]]:
     tables = [(name, scores_by(scored.results, partial(Utterance.trait, name=name))) for name in traits]
     tables.append(("length", _by_length(scored)))
     speakers = scores_by(scored.results, lambda utterance: utterance.speaker)
-    tables.append(("speaker", sorted(speakers, key=lambda score: -score.counts.per)))
+    tables.append(("speaker", sorted(speakers, key=lambda score: -score.counts.rank)))
     return [(name, scores) for name, scores in tables if len(scores) > 1]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from speechctc.core.files import content
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance, note_text
+from speechctc.corpora.corpus_builder import note_of_xsampa
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import UNCORRECTED
 from speechctc.inference.recogniser import Recogniser
@@ -28,24 +29,22 @@ from speechctc.metrics.edits import right_phones
 from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.phones.articulation import match_phones
-from speechctc.phones.inventory import SILENCES, Inventory, inventory_of
+from speechctc.phones.inventory import BURSTS, Inventory, inventory_of
 from speechctc.phones.label_rules import (
     Folding,
     are_strings,
     choose_folding,
-    choose_symbols,
     parse_folding,
     without_marks,
 )
+from speechctc.phones.nonspeech import LEFT_OUT, kind_of_phone
+from speechctc.phones.notations import choose_symbols, is_xsampa, notation_of
 
 HEARD = "corpus.uncorrected=false"
 """The setting that leaves labels out that a model wrote and nobody corrected: they say nothing of a model."""
 
 UNFOLDED = parse_folding("none")
 Times = tuple[tuple[float, float], ...]
-
-_BURSTS = {f"{stop}cl": (stop, *more) for stop, more in zip("bdgptk", ((), ("jh",), (), (), ("ch",), ()), strict=True)}
-"""TIMIT's closures, and the phones that they begin."""
 
 
 class ScoredUtterance(NamedTuple):
@@ -93,6 +92,8 @@ class ScoredSplit:
         Of all results.
     skipped : list of (str, str)
         Ids of utterances that could not be scored, and the reasons.
+    dereverberated : int
+        Utterances of which reverberation or hum was taken off first.
     """
 
     utterances: tuple[Utterance, ...]
@@ -104,6 +105,7 @@ class ScoredSplit:
     results: list[ScoredUtterance] = field(default_factory=list)
     counts: EditCounts = field(default_factory=EditCounts)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    dereverberated: int = 0
 
     def add(self, number: int, segments: tuple[Segment, ...]) -> None:
         """Score the phones recognised in utterance `number`."""
@@ -152,7 +154,7 @@ def score_split(
     what : str
         The text of the progress bar.
     symbols : str
-        How the phones recognised are written; see `speechctc.phones.label_rules.choose_symbols`. The labels are
+        How the phones recognised are written; see `speechctc.phones.notations.choose_symbols`. The labels are
         compared as they are where they have these symbols, and by tables where they are in another notation.
 
     Raises
@@ -162,14 +164,15 @@ def score_split(
     """
     own = [HEARD, *(f"corpus.{key}={getattr(recogniser.config.corpus, key)}" for key in MARKS)]  # of any kind of corpus
     config = with_settings(recogniser.config, (*own, *overrides))
-    is_told = any(each.startswith("corpus.segment=") for each in overrides)
+    keys = {each.partition("=")[0] for each in overrides}
     trained = with_settings(recogniser.config, own)
-    corpus, notes = _read_divided(config, trained, split, recogniser.phones, is_told)
+    corpus, notes = _read_divided(config, trained, split, recogniser.phones, keys)
     known = MARKS if "length" in KEYS_OF_KIND.get(config.corpus.kind, KEYS_OF_OWN) else ()
     rules = [f"{key}: {rule}" for key in known if (rule := getattr(config.corpus, key)) != "keep"]
     notes += [f"labels are read as the model's were, with {', '.join(rules)} (section corpus)"] if rules else []
+    notes += [note for note in corpus.notes if note.startswith(LEFT_OUT)]
     corpus, kept = keep_dev(corpus, config, recogniser.checkpoint, reporter)
-    notes += kept
+    notes += [*kept, *(note for note in corpus.notes if note.startswith("the language "))]
     notes += filter(None, [corpus.repeats(split)] if _is_own(config, recogniser.checkpoint) else [])
     chosen = choose_symbols(recogniser.phones, symbols)
     written = (chosen.written.get(phone, phone) for phone in recogniser.phones)
@@ -187,7 +190,8 @@ def score_split(
     if not scored.utterances:
         why = f" ({scored.skipped[0][1]})" if scored.skipped else ""
         raise InputError(f"the corpus has no {split} split, or nothing usable in it{why}", "name another with --split")
-    warnings = [warning for warning in corpus.warnings if warning.startswith(UNCORRECTED)]
+    assumed = (UNCORRECTED, *(f"{path}: " for path in config.corpus.tables.of(split)))  # by the reader, of labels
+    warnings = [warning for warning in corpus.warnings if warning.startswith(assumed)]
     reporter.warn(*warnings, *_trained_on(scored.utterances, config, trained, split))
     reporter.note(*told)
     _add_results(scored, recogniser, chosen.written, reporter, f"{what} {split}")
@@ -207,18 +211,30 @@ def _add_results(
                 scored.skipped.append((scored.utterances[number].id, result.what))
             else:
                 scored.add(number, result.renamed(written).segments)
-            advance(1, f"PER {scored.counts.per:.2f} %")
+                scored.dereverberated += result.is_dereverberated
+            advance(1, f"PER {scored.counts.to_text()}")
 
 
 def _read_divided(
-    config: Config, trained: Config, split: str, phones: Collection[str], is_told: bool
+    config: Config, trained: Config, split: str, phones: Sequence[str], told: Container[str]
 ) -> tuple[Corpus, list[str]]:
-    """Read as `read_to_score` does, but divide strings of IPA that are no phones of a model, unless it is told how."""
+    """Read as `read_to_score` does, but read X-SAMPA and divide strings of IPA, unless the model has such labels.
+
+    Where a setting is `told`, it says how.
+    """
     corpus, notes = read_to_score(config, trained, split)
     labels = (phone for each in corpus.splits[split] for phone in each.phones)
     counts = Counter(label for label in labels if without_marks(label))  # tones may have been split off
     known = sum(counts[label] for label in counts if {label, without_marks(label)} & set(phones))
-    if is_told or config.corpus.segment != "labels" or 2 * known > counts.total() or not are_strings(counts):
+    if "corpus.notation" not in told and is_xsampa(counts) and notation_of(phones) != "xsampa":
+        corpus, notes = read_to_score(with_settings(config, ["corpus.notation=xsampa"]), trained, split)
+        return corpus, [*notes, note_of_xsampa("in xsampa", counts)]
+    if (
+        "corpus.segment" in told
+        or config.corpus.segment != "labels"
+        or 2 * known > counts.total()
+        or not are_strings(counts)
+    ):
         return corpus, notes
     corpus, notes = read_to_score(with_settings(config, ["corpus.segment=ipa"]), trained, split)
     return corpus, [*notes, note_text("divided", labels=counted(counts, 3))]
@@ -382,9 +398,11 @@ def in_notation_of(
     if counts.keys() <= set(phones):
         return tuple(utterances), []
     matches = match_phones(tuple(counts), phones)
-    pauses = {label for label in counts if label in SILENCES and label not in matches}
+    known = {*phones, *(label for label, match in matches.items() if match.how != "nearness")}
+    kinds = {label: kind_of_phone(label) for label in counts if label not in known}
+    pauses, noise = ({label for label in kinds if kinds[label] == kind} for kind in ("pause", "noise"))
     written = {label: match.phone for label, match in matches.items() if match.how != "nearness"}
-    known = {*written, *pauses}
+    known = {*written, *pauses, *noise}
     known |= {label for label in counts if set(folding.apply([label])) <= set(folding.apply(phones))} - set(phones)
     lacking = Counter({label: count for label, count in counts.items() if label not in known})
     # a letter of IPA that is another phone in ARPABET, such as y, must not count as that
@@ -393,11 +411,14 @@ def in_notation_of(
     notes = [f"labels are compared in the model's notation: {first_few(pairs, 12)}"] if pairs else []
     if pauses:
         notes.append(f"labels of pauses are left out, because the model has none: {first_few(sorted(pauses))}")
+    if noise:
+        there = counted(Counter({label: counts[label] for label in noise}))
+        notes.append(f"labels of noise and unclear speech are left out: {there}; what is recognised there is an error")
     if lacking:
         share = 100 * sum(lacking.values()) / max(sum(counts.values()), 1)
         what = f"labels of phones that the model does not have are errors ({share:.0f} % of all)"
         notes.append(f"{what}: {counted(lacking)}; score.fold can leave marks out")
-    return tuple(_rewritten(each, written, pauses) for each in utterances), notes
+    return tuple(_rewritten(each, written, pauses | noise) for each in utterances), notes
 
 
 def _rewritten(utterance: Utterance, written: Mapping[str, str], pauses: Container[str]) -> Utterance:
@@ -406,7 +427,7 @@ def _rewritten(utterance: Utterance, written: Mapping[str, str], pauses: Contain
     phones = [written.get(label, label) for label in labels]
 
     def is_joined(k: int) -> bool:
-        bursts = _BURSTS.get(labels[k], ()) if phones[k] != labels[k] else ()
+        bursts = BURSTS.get(labels[k], ()) if phones[k] != labels[k] else ()
         return k + 1 < len(phones) and phones[k + 1] in bursts
 
     kept = [k for k, label in enumerate(labels) if label not in pauses and not is_joined(k)]

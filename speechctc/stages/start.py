@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from speechctc.config.schema import CorpusConfig
+from speechctc.config.load import read_yaml
+from speechctc.config.schema import MARKS, CorpusConfig
 from speechctc.core import files
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError, with_extra
+from speechctc.core.parallel import attempt
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey
 from speechctc.metrics.per import known_speakers
@@ -24,6 +26,8 @@ from speechctc.phones.articulation import match_phones
 from speechctc.phones.label_rules import without_marks
 
 LANGUAGE = {"english": "en"}  # that of a bundled model of one
+# Keys of the section corpus that a new config of the same folder takes over: how its labels are read.
+KEPT = ("map", "ignore", "notation", "segment", *MARKS)
 MIN_DEV_SPEAKERS = 3  # fewer speakers in dev say little about the score on other speakers
 
 
@@ -91,7 +95,7 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
     """
     if out is not None and os.path.lexists(out):
         raise InputError(f"{out}: exists already and is not overwritten", "give another name with --out")
-    found = _divided(survey(folder, settings))
+    found = _divided(survey(folder, settings, *_earlier(folder)))
     again = shlex.join(["speechctc", "start", str(folder), *settings, *(["--out", str(out)] if out else [])])
     if found.config is None or found.corpus is None:
         if found.of_words:
@@ -127,13 +131,42 @@ def _evaluation(config: CorpusConfig) -> str:
     own = {"phones", "dev_share", "tables", "uncorrected"}
     plain = config.model_dump(mode="json", exclude=own, exclude_defaults=True)
     tables = config.model_dump(mode="json")["tables"]
-    if table := tables["test"] or tables["train"]:
+    if tables["test"] is not None and tables["test"] == tables["train"]:  # which is divided by its rows
+        plain |= {f"tables.{split}": table for split, table in tables.items() if table}
+    elif table := tables["test"] or tables["train"]:
         plain["tables.test"] = table
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in plain.items()}
     splits = read_corpus(config, "test").splits
     model, _ = fitting_model({phone for each in splits["test"] or splits["train"] for phone in each.phones})
     settings = [f"corpus.{key}={text}" for key, text in texts.items()]
     return shlex.join(["speechctc", "evaluate", "--model", model, "--split", "test", *settings])
+
+
+def _earlier(folder: Path) -> tuple[dict[str, Any], str]:
+    """Return how the newest config here reads the labels of a folder, and its name; nothing where there is none."""
+    for path in reversed(list(_configs_here(folder))):
+        values = attempt(read_yaml, path)
+        corpus = values.get("corpus") if isinstance(values, dict) else None
+        if isinstance(corpus, dict) and folder.resolve() in _folders_of(corpus):
+            return {key: corpus[key] for key in KEPT if key in corpus}, str(path)
+    return {}, ""
+
+
+def _folders_of(corpus: Mapping[str, Any]) -> set[Path]:
+    """Return the root of the section corpus of a config, and all folders around its tables."""
+    root, tables = corpus.get("root"), corpus.get("tables")
+    each_table = tables.values() if isinstance(tables, dict) else ()
+    named = [Path(each).resolve() for each in each_table if isinstance(each, str)]
+    roots = {Path(root).resolve()} if isinstance(root, str) else set()
+    return roots | {parent for path in named for parent in path.parents}
+
+
+def _configs_here(folder: Path) -> Iterator[Path]:
+    """Yield the configs that have names as start gives them, in their order."""
+    for name in files.numbered(_name_of(folder)):
+        if not os.path.isfile(f"{name}.yaml"):
+            return
+        yield Path(f"{name}.yaml")
 
 
 def _divided(found: Survey) -> Survey:
@@ -241,6 +274,8 @@ def _given(given: Mapping[str, Any]) -> dict[str, str]:
     values = {key: json.dumps(value, ensure_ascii=False) for key, value in given.items() if key not in written}
     if values.get("segment") == '"ipa"':
         values["segment"] = "ipa         # labels are strings of IPA, which are divided into phones"
+    if values.get("notation") == '"xsampa"':
+        values["notation"] = "xsampa   # labels are X-SAMPA or SAMPA, which are read as IPA"
     return values
 
 
@@ -249,9 +284,13 @@ def _quoted(text: str | Path) -> str:
     return json.dumps(str(text), ensure_ascii=False)
 
 
+def _name_of(folder: Path) -> str:
+    return "-".join(Path(os.path.abspath(folder)).name.split()) or "recordings"
+
+
 def _free_name(folder: Path) -> Path:
     """Return a name for the config that no config, run or features folder here has."""
-    for name in files.numbered("-".join(Path(os.path.abspath(folder)).name.split()) or "recordings"):
+    for name in files.numbered(_name_of(folder)):
         places = (Path(f"{name}.yaml"), Path("runs") / name, Path("data/features") / name)
         if not any(os.path.lexists(path) for path in places):
             return places[0]

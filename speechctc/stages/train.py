@@ -13,7 +13,7 @@ from speechctc import ctc
 from speechctc.config.schema import Config
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import stop_requests
+from speechctc.core.parallel import only_training, stop_requests
 from speechctc.core.progress import Reporter
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group
@@ -30,7 +30,7 @@ def train_net(config: Config, resume: bool, reporter: Reporter) -> DevScore | No
     ------
     InputError
         There are no features, or they are of another config; the run's folder is in use or of another config; the loss
-        became NaN.
+        became NaN; another training is under way in this process.
     Stopped
         SIGINT or SIGTERM came; the state is saved in ``last/``.
     """
@@ -51,7 +51,7 @@ def train_rank(
     run = Run(config.run, draw)
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)
-    with process_group(device) as ranks, run.locked() if ranks.is_main else nullcontext():
+    with only_training(), process_group(device) as ranks, run.locked() if ranks.is_main else nullcontext():
         try:
             if ranks.is_main and (note := run.check(config, resume)):
                 reporter.note(note)

@@ -22,6 +22,7 @@ from speechctc.config.load import with_settings
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.optimizers import AdamW
+from speechctc.core.parallel import only_training
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
@@ -456,6 +457,7 @@ def _examples(
     return examples
 
 
+@only_training()
 def _trained(start: BoundaryModel | None, examples: Sequence[Example], reporter: Reporter) -> BoundaryNet:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -26,8 +26,7 @@ from speechctc.core.devices import give_back_memory
 from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.parallel import ordered
 from speechctc.core.progress import Reporter
-from speechctc.core.text_files import read_text
-from speechctc.corpora.corpus import LANGUAGES_FILE, count_repeats
+from speechctc.corpora.corpus import LANGUAGES_FILE, count_repeats, read_languages
 from speechctc.ctc.problem import frames_needed
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Shard, label_strings, read_split
@@ -352,15 +351,15 @@ class Languages:
         Raises
         ------
         InputError
-            The file is not text.
+            The file is not such a table, or lacks one of the utterances.
         """
-        known: dict[str, str] = {}
-        if (folder / LANGUAGES_FILE).is_file():
-            for line in read_text(folder / LANGUAGES_FILE).text.splitlines():
-                part, _, rest = line.partition("\t")
-                id, _, language = rest.rpartition("\t")
-                known |= {id: language} if part == split else {}
-        of_each = [known.get(id, "") for id in ids]
+        of_each = [""] * len(ids)
+        if (path := folder / LANGUAGES_FILE).is_file():
+            known = {id: language for part, id, language in read_languages(path) if part == split}
+            if unknown := next((id for id in ids if id not in known), None):
+                what = f"{path}: it lacks the language of {unknown} of {split}"
+                raise InputError(what, "run speechctc extract with this config again")
+            of_each = [known[id] for id in ids]
         names = sorted(set(of_each))
         places = {name: k for k, name in enumerate(names)}
         numbers = np.array([places[each] for each in of_each], dtype=np.int64)

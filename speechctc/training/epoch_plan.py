@@ -15,9 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from speechctc.training.sentinel import SPEAKS
+
 Indices = NDArray[np.int64]
 MAX_PADDING = 0.05  # as a fraction of a chunk's frames; batches are smaller where lengths differ more
 LENGTH_JITTER = 0.02  # relative noise on lengths before sorting, so that batches differ between epochs
+BLANK = 0.95  # share of blank frames of dev in the phase in which nets with CTC say nothing yet
+FALL = 0.01  # share by which the dev loss falls in an epoch that taught something
 MAX_RANKS = 1 << 16  # more than any run has; a damaged state can name any number
 _PLAN = ("batch_size", "batch_frames", "chunk_frames", "ranks")
 
@@ -161,14 +165,18 @@ class Progress:
     stage_step : int
         Steps taken in the current stage.
     stale : int
-        Epochs of this stage since the last new minimum of dev PER.
+        Epochs of this stage since the last new minimum of dev PER, without those in which a net that has said nothing
+        yet still learns: its PER stays near 100 %, or it is chance.
     loss, phones : float
         Sums of losses and labels over the epoch so far.
     frames, seconds, waited : float
         Frames trained on in this epoch, the seconds it took, and the seconds of them spent waiting for data.
     elapsed : float
         Seconds of the whole run, over all its sessions.
-    best_per : float
+    best_per, best_loss : float
+        The lowest dev PER, and the lowest dev loss with it.
+    lowest_loss : float
+        The lowest dev loss.
     scored : int
         Value of `step` when dev was last scored.
     rate : float
@@ -187,6 +195,8 @@ class Progress:
     waited: float = 0.0
     elapsed: float = 0.0
     best_per: float = math.inf
+    best_loss: float = math.inf
+    lowest_loss: float = math.inf
     scored: int = 0
     rate: float = 0.0
 
@@ -201,10 +211,18 @@ class Progress:
         self.epoch, self.batch = self.epoch + 1, 0
         self.loss = self.phones = self.frames = self.seconds = self.waited = 0.0
 
-    def score(self, per: float) -> bool:
-        """Record an epoch's dev PER; return whether it is the lowest so far."""
-        better = per < self.best_per
-        self.best_per, self.stale = min(self.best_per, per), 0 if better else self.stale + 1
+    def score(self, per: float, loss: float, blank_share: float) -> bool:
+        """Record an epoch's scores on dev; return whether it is the best so far, by PER, then by loss."""
+        says_nothing = min(per, self.best_per) >= SPEAKS
+        is_learning = blank_share > BLANK or loss < (1 - FALL) * self.lowest_loss
+        if per < self.best_per:
+            self.stale = 0
+        elif not (says_nothing and is_learning):
+            self.stale += 1
+        better = (per, loss) < (self.best_per, self.best_loss)
+        if better:
+            self.best_per, self.best_loss = per, loss if math.isfinite(loss) else math.inf
+        self.lowest_loss = min(self.lowest_loss, loss)
         self.scored = self.step
         return better
 
@@ -236,6 +254,8 @@ class ResumeState:
     limits : Limits
     ranks : int
         Number of ranks and batch limits that the plan was made with.
+    ended : tuple of int
+        Of each stage that ``train.patience`` ended, how many epochs it had; 0 of others.
     """
 
     progress: Progress
@@ -243,6 +263,7 @@ class ResumeState:
     remaining: Indices
     limits: Limits
     ranks: int
+    ended: tuple[int, ...] = ()
 
     def not_done(self, frames: Indices, seed: int) -> Indices:
         """Return the utterances of the epoch that are still to be trained on."""
@@ -255,7 +276,8 @@ class ResumeState:
         left[torch.from_numpy(self.remaining)] = 1
         numbers = vars(self.limits) | {"ranks": self.ranks}
         plan = {f"plan.{name}": torch.tensor(value) for name, value in numbers.items()}
-        return self.progress.to_tensors() | {"stage": torch.tensor(self.stage), "left": left, **plan}
+        ended = torch.tensor(self.ended, dtype=torch.int64)
+        return self.progress.to_tensors() | {"stage": torch.tensor(self.stage), "ended": ended, "left": left, **plan}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], utterances: int) -> ResumeState:
@@ -276,4 +298,5 @@ class ResumeState:
         are_counters = all(value >= 0 for value in [*counters, stage])  # false of NaN
         if not are_counters or min(plan.values()) < 1 or not 1 <= ranks <= MAX_RANKS:
             raise ValueError("its counters are out of range")
-        return cls(progress, stage, left, Limits(**plan), ranks)
+        ended = tuple(tensors["ended"].tolist()) if "ended" in tensors else ()
+        return cls(progress, stage, left, Limits(**plan), ranks, ended)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -60,11 +60,12 @@ class Stage:
         return self.lr * rise * fall
 
 
-def stages(config: TrainConfig, ranks: int = 1) -> list[Stage]:
+def stages(config: TrainConfig, ranks: int = 1, ended: Sequence[int] = ()) -> list[Stage]:
     """Return the config's stages: the main one, then plain SGD as in the paper if ``train.finetune`` has epochs.
 
     `ranks` processes multiply the batch size; ``train.scale_lr`` scales the rate with it (linear: Goyal et al. 2017,
-    section 2.1; sqrt: like the standard deviation of the gradient).
+    section 2.1; sqrt: like the standard deviation of the gradient). `ended` has the epochs of those that
+    ``train.patience`` ended, 0 of others: the next one follows at once.
     """
     growth = {"none": 1.0, "linear": float(ranks), "sqrt": math.sqrt(ranks)}[config.scale_lr]
     how = (config.optimizer, config.lr * growth, config.weight_decay, config.schedule, config.warmup_steps)
@@ -72,6 +73,10 @@ def stages(config: TrainConfig, ranks: int = 1) -> list[Stage]:
     if further := config.finetune.epochs:
         how = ("sgd", config.finetune.lr * growth, config.finetune.weight_decay, "constant", 0)
         found.append(Stage("finetune", config.epochs, further, *how))
+    first = 0
+    for k, stage in enumerate(found):
+        found[k] = replace(stage, first_epoch=first, epochs=(k < len(ended) and ended[k]) or stage.epochs)
+        first = found[k].end
     return found
 
 

@@ -84,7 +84,7 @@ class Run:
         Raises
         ------
         InputError
-            The folder holds a run and `resume` is false, or that run has another config or is damaged.
+            The folder holds a run and `resume` is false; or that run has another config, is damaged or lacks last/.
         """
         for checkpoint in (self.best, self.last):
             files.settle_folder(checkpoint)
@@ -98,7 +98,18 @@ class Run:
                 note = self._check_same(config, self._stored_config())
             self._stored_record()
             self.epochs()
+            self._check_last()
         return f"{self.folder}: no run there yet: a new one begins" if resume and not self._is_saved() else note
+
+    def _check_last(self) -> None:
+        """Check that what was trained can go on: a new beginning would write over best/ and the log of epochs."""
+        if not self._is_saved() or (self.last / "checkpoint.json").exists():
+            return
+        is_there = (self.best / "checkpoint.json").exists()
+        left = "best/ is" if is_there else "there is only a log of epochs"
+        fix = f"; train.init_from={self.best} begins with its weights" if is_there else ""
+        what = f"{self.folder}: last/, from which training goes on, is not there; {left}"
+        raise InputError(what, f"restore it, or name another folder with --run DIR{fix}")
 
     def begin(self, config: Config, record: dict[str, Any]) -> None:
         """Write the config and the run's record, and point ``runs/latest`` to the folder.

@@ -167,7 +167,7 @@ def _dead_pieces(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
 def _gap(epochs: Sequence[Record], net: NetFacts) -> Alarm | None:
     """Tell a dev loss that rises while the training loss falls, unless dev PER still falls, as it often does."""
     best = min(range(len(epochs)), key=lambda k: epochs[k]["dev_loss"])
-    best_per = min(range(len(epochs)), key=lambda k: epochs[k]["dev_per"])
+    best_per = min(range(len(epochs)), key=lambda k: (epochs[k]["dev_per"], epochs[k]["dev_loss"]))
     now, then = epochs[-1], epochs[best]
     if len(epochs) - 1 - max(best, best_per) < PLATEAU or now["dev_loss"] < WORSE * then["dev_loss"]:
         return None

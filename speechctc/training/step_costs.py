@@ -18,6 +18,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from speechctc.config.schema import Config, TrainConfig
 from speechctc.core import files
 from speechctc.core.devices import allow_tf32, autocast, choose_device, held_by_others, resident_memory, total_memory
+from speechctc.core.parallel import only_training
 from speechctc.core.progress import Reporter
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.distributed import Ranks
@@ -194,6 +195,7 @@ class StepTimes:
         return "\n".join([*lines, f"trace: {self.trace} (open it in chrome://tracing)"])
 
 
+@only_training()
 def profile(config: Config, steps: int, reporter: Reporter) -> StepTimes:
     """Take steps as the first of a run are taken, and time their parts.
 

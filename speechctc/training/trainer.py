@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from speechctc.config.schema import Config
+from speechctc.config.schema import Config, TrainConfig
 from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_memory
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
@@ -60,7 +60,8 @@ class Trainer:
     def __init__(self, config: Config, run: Run, device: torch.device, ranks: Ranks, reporter: Reporter) -> None:
         self.config, self.run, self.device, self.ranks, self.reporter = config, run, device, ranks, reporter
         self.data = TrainingData(config, device, reporter)
-        resumed = (run.last / "checkpoint.json").exists()
+        self._is_saved = resumed = (run.last / "checkpoint.json").exists()
+        self.ended = [0, 0]  # of each stage, its epochs if train.patience ended it
         self.stages = stages(config.train, ranks.world_size)
         self.stage = self.stages[0]
         self.train_step, source = first_train_step(config, self.data, self.stage, ranks, reporter, resumed)
@@ -111,12 +112,12 @@ class Trainer:
             (status,) = self.ranks.max([self.stop_status or 0])
             self._stop(int(status))
         assert dev is not None
-        self.progress.score(dev.counts.per)
+        self.progress.score(dev.counts.rank, dev.loss, dev.blank_share)
         line = {"epoch": 0, "step": 0, "dev_per": dev.counts.per}
+        self._save_last(line)  # before best/: a run that has best/ alone has lost it
         if self.ranks.is_main:
             with self.train_step.ema_weights():
                 save_checkpoint(self.run.best, self._checkpoint(line))
-        self._save_last(line)
         told = f"epoch   0: {self.config.train.init_from} as it is: dev loss {dev.loss:.3f}"
         share = f"; {100 * self.lm_share:.0f} % of the n-gram is its own, the rest of these labels"
         self.reporter.note(f"{told}  dev PER {dev.counts.per:.2f} % *{share if self.lm_share else ''}")
@@ -231,7 +232,9 @@ class Trainer:
         return self.stop_status is not None
 
     def _finish_epoch(self) -> DevScore:
-        progress = self.progress
+        progress, last = self.progress, self.last_epoch
+        if not self._is_saved:  # there is no best/ without a last/: a run that lost it does not begin again
+            self._save_last()
         dev = self._evaluate()
         if dev is None:  # stopped: the saved epoch has no batch left, so that resuming begins with scoring it
             (status,) = self.ranks.max([self.stop_status or 0])
@@ -241,7 +244,7 @@ class Trainer:
         line = epoch_record(progress, dev, loss, self.train_step)
         alarms = new_warnings(self.run.epochs() if self.ranks.is_main else [], line, self.net_facts)
         line["alarms"] = " ".join(alarm.kind for alarm in alarms)
-        better = progress.score(dev.counts.per)
+        better = progress.score(dev.counts.rank, dev.loss, dev.blank_share)
         if progress.batch >= self.plan().steps:
             progress.next_epoch()
             self.train_step.norms.reset()
@@ -250,7 +253,7 @@ class Trainer:
             self._record_epoch(line, better)  # before last/: if killed in between, the end of the epoch is repeated
         self._end_stage_early()
         self._save_last(line)
-        self.reporter.note(*epoch_text(line, self.last_epoch, better).splitlines())
+        self.reporter.note(*epoch_text(line, last, better).splitlines())
         for alarm in alarms:
             (self.reporter.note if alarm.expected else self.reporter.warn)(alarm.text)
         return dev
@@ -271,7 +274,14 @@ class Trainer:
         patience = self.config.train.patience
         if patience and self.progress.stale >= patience and self.progress.epoch < self.stage.end:
             self.reporter.note(f"dev PER has not fallen for {patience} epochs: the {self.stage.name} stage ends here")
-            self.progress.epoch = self.stage.end
+            place = self.stages.index(self.stage)
+            self.ended[place] = self.progress.epoch - self.stage.first_epoch
+            self._place_stages(place)
+
+    def _place_stages(self, place: int) -> None:
+        """Plan the stages with those that ended early, and be in one of them."""
+        self.stages = stages(self.config.train, self.ranks.world_size, self.ended)
+        self.stage = self.stages[place]
 
     def _enter_stage(self) -> None:
         stage = max((s for s in self.stages if s.first_epoch <= self.progress.epoch), key=lambda s: s.first_epoch)
@@ -306,11 +316,12 @@ class Trainer:
                 remaining=self.remaining,
                 limits=self.data.train.limits,
                 ranks=self.ranks.world_size,
+                ended=tuple(self.ended),
             )
             facts = line or {"epoch": self.progress.epoch, "step": self.progress.step}
             tensors = self.train_step.to_tensors() | state.to_tensors(len(self.data.train.split))
             save_checkpoint(self.run.last, self._checkpoint(facts, tensors))
-        self._saved_at = time.monotonic()
+        self._saved_at, self._is_saved = time.monotonic(), True
 
     def _restore(self) -> None:
         checkpoint = load_checkpoint(self.run.last, with_state=True)
@@ -337,10 +348,10 @@ class Trainer:
             self.lm, self.lm_share = checkpoint.lm, float(share)
         tensors = {name: torch.from_numpy(value) for name, value in checkpoint.state.items()}
         state = ResumeState.of(tensors, len(self.data.train.split))
-        self.stage = self.stages[min(state.stage, len(self.stages) - 1)]
+        self.progress = state.progress
+        self._resume_stage(state, checkpoint.config.train)
         self.train_step.start_stage(self.stage)
         self.train_step.restore(tensors)
-        self.progress = state.progress
         self._elapsed_before = self.progress.elapsed
         if not self.ranks.is_main:
             self.progress.loss = 0.0  # the saved value is the sum over all ranks
@@ -348,6 +359,19 @@ class Trainer:
         if (state.limits, state.ranks) != (self.data.train.limits, self.ranks.world_size):
             self.remaining = state.not_done(self.data.train.split.frames, self._epoch_seed())
             self.progress.batch = 0
+
+    def _resume_stage(self, state: ResumeState, before: TrainConfig) -> None:
+        """Be in the stage that was saved; one that ended early goes on if it may have more epochs now, or patience."""
+        place, now = min(state.stage, len(self.stages) - 1), self.config.train
+        self.ended[: len(state.ended)] = state.ended
+        planned = [each.epochs for each in stages(before)]
+        more = self.stages[place].epochs > (planned[place] if place < len(planned) else 0)
+        if self.ended[place] and (more or not 0 < now.patience <= self.progress.stale):
+            done = f"{self.progress.epoch} epochs, after which train.patience={before.patience} had ended it"
+            self.reporter.note(f"{self.run.folder}: the {self.stages[place].name} stage goes on after {done}")
+            self.ended[place] = 0
+            self.progress.stale = 0 if more else self.progress.stale
+        self._place_stages(place)
 
     def _describe_run(self) -> None:
         self.reporter.note(*describe_run(self.train_step, self.data).splitlines())
@@ -483,7 +507,7 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, train_step: Tra
         "loss": mean,
         "dev_loss": dev.loss,
         "dev_gap": dev.loss - mean,
-        "dev_per": dev.counts.per,
+        "dev_per": dev.counts.rank,
         "blank_share": dev.blank_share,
         "entropy": dev.entropy,
         "dead_phones": len(dev.dead_phones),

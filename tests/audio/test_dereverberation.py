@@ -7,7 +7,15 @@ import pytest
 from numpy.typing import NDArray
 
 from speechctc.audio import dereverberation
-from speechctc.audio.dereverberation import DELAY, TAPS, Dereverberated, dereverberate, measured_bands, reverberation_db
+from speechctc.audio.dereverberation import (
+    DELAY,
+    TAPS,
+    Dereverberated,
+    as_decoded,
+    dereverberate,
+    measured_bands,
+    reverberation_db,
+)
 from speechctc.inference.streaming import PushedSamples
 
 RATE = 8000
@@ -110,3 +118,10 @@ class Waiting:
 
 def test_an_empty_block_passes_at_once() -> None:
     assert len(next(iter(Dereverberated(Waiting(), RATE, "auto")))) == 0
+
+
+@pytest.mark.parametrize("when", ["auto", "always", "never"])
+def test_samples_in_memory_are_heard_as_a_file_that_is_decoded(when: dereverberation.When) -> None:
+    wet = in_room(speech(45), 0.6)
+    assert as_decoded(wet, RATE, when).tobytes() == cleaned(wet, when)[0]
+    assert len(as_decoded(wet[:0], RATE, when)) == 0

@@ -14,6 +14,7 @@ from speechctc.audio.annotations import read_textgrid
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import files
 from speechctc.corpora.registry import read_corpus
+from speechctc.inference.segmenter import Calibration
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.stages import calibrate as stage
 from speechctc.stages.split_scoring import score_split
@@ -97,6 +98,18 @@ def test_phones_with_marks_that_the_model_does_not_write_are_kept(speechctc: Com
         assert f"the label {unlike!r} is not in the phone set" in aligned(f"h aː {unlike} ts a")[0]
 
 
+def test_labels_in_xsampa_are_heard_as_ipa_and_kept(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", ["low", "mid", "high", "top", "mid"])
+    renamed(find_checkpoint(None).parent, here / "model", {"low": "h", "mid": "ə", "high": "ʃ", "top": "iː"})
+    results = []
+    for phones in ("h ə ʃ iː ə", "h @ S i: @"):
+        done = speechctc("align", "a.wav", "--model", "model", "--phones", phones, "--format", "json")
+        segments = json.loads(done.out)[0]["segments"]
+        assert [each["phone"] for each in segments] == phones.split()
+        results.append([(each["start"], each["end"]) for each in segments])
+    assert results[0] == results[1] and "labels read as X-SAMPA: i: as iː, @ as ə, S as ʃ" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -134,7 +147,11 @@ def test_what_is_wrong_with_the_command_is_said(
     assert said in one_line_error(speechctc("align", *arguments))
 
 
-def test_calibrating_is_kept_and_used(speechctc: Command, here: Path, tiny_model: Path) -> None:
+def test_calibrating_is_kept_and_used(
+    speechctc: Command, here: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helpful = Calibration(0.9, 0.1, 0.0, 60, 0.08, 0.05, 0.5, "dev")  # the tiny model is always right
+    monkeypatch.setattr("speechctc.stages.calibrate.calibration_of", lambda *_: helpful)
     shutil.copytree(tiny_model / "best", "model")
     write_song(here / "a.wav", SONG)
     (before,) = json.loads(speechctc("decode", "a.wav", "--model", "model", "--format", "json").out)

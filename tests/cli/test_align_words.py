@@ -104,7 +104,7 @@ def test_phones_that_decode_wrote_are_no_words(speechctc: Command, here: Path) -
     (here / "d.dict").write_text(DICTIONARY + "".join(f"{phone}  {phone}\n" for phone in ("low", "mid", "high", "top")))
     asked = ("align", "in", "--words", "in", "--dictionary", "d.dict", "--format", "json")
     done = speechctc(*asked)
-    assert done.status == 1 and "c.wav: no .lab, .txt, .TextGrid or .eaf file of its name" in done.err, done.err
+    assert done.status == 1 and "c.wav: no .lab, .txt, .TextGrid, .eaf or .WRD file of its name" in done.err, done.err
     assert "since speechctc wrote phones into them: 2 (in/b.txt" in done.err
     assert [[word["word"] for word in each["words"]] for each in json.loads(done.out)] == [["hum"], ["hum"]]
     assert speechctc("align", "in/c.wav", "--transcripts", "in", "--format", "tsv").status == 0
@@ -128,6 +128,17 @@ def test_what_is_wrong_with_words_is_said(
     write_words("a.wav", ["hum"])
     (here / "a.txt").write_text("hum")
     assert said in one_line_error(speechctc("align", *arguments))
+
+
+def test_no_silence_is_asked_for_by_an_empty_value(speechctc: Command, here: Path) -> None:
+    write_words("a.wav", ["hum"])
+    (here / "a.txt").write_text("hum")
+    (here / "d.dict").write_text(DICTIONARY)
+    asked = ("align", "a.wav", "--words", "a.txt", "--dictionary", "d.dict", "--format", "json")
+    found = [speechctc(*asked, *none) for none in ((), ("--silence", ""), ("--silence=",))]
+    assert [each.status for each in found] == [0, 0, 0], found[1].err
+    assert found[0].out == found[1].out == found[2].out  # the model has no label of silence
+    assert "--out is empty" in one_line_error(speechctc(*asked, "--silence", "", "--out", ""))
 
 
 def test_words_without_a_pronunciation_are_named(speechctc: Command, here: Path) -> None:
@@ -200,10 +211,108 @@ def test_words_in_ipa_are_their_own_pronunciation(speechctc: Command, here: Path
 
 
 def test_words_that_end_espeak_are_an_error_of_their_recording(speechctc: Command, here: Path) -> None:
-    for name, words in (("a", "scale drop"), ("b", "'s" * 80), ("c", "<break/>" * 4000)):
+    for name, words in (("a", "scale drop"), ("b", "'s" * 80), ("c", "scale " * 5334)):
         write_words(f"{name}.wav", ["scale", "drop"])
         Path(f"{name}.txt").write_text(words)
     given = ("--words", ".", "--dictionary", "d.dict", "--language", "en-us", "--format", "json", "--out", "out/")
     done = speechctc("align", "a.wav", "b.wav", "c.wav", *given)
     assert done.status == 1 and (here / "out" / "a.json").exists() and not (here / "out" / "b.json").exists()
-    assert "b.wav: eSpeak NG failed at" in done.err and "c.wav: its words have 32,000 characters" in done.err
+    assert "b.wav: eSpeak NG failed at" in done.err and "c.wav: its words have 26,670 characters" in done.err
+
+
+def placed(speechctc: Command, *given: str) -> tuple[list[tuple[str, float, float]], str]:
+    """Return the words with their times, without stars, and standard error."""
+    done = speechctc("align", "a.wav", "--format", "json", *given)
+    assert done.status == 0, done.err
+    (entry,) = json.loads(done.out)
+    return [(word["word"], word["start"], word["end"]) for word in entry["words"] if word["word"] != "*"], done.err
+
+
+@pytest.mark.parametrize(
+    ("marked", "said"),
+    [
+        ("scale [noise] drop (laughs) hum <unk> drop", "(laughs) (1), <unk> (1), [noise] (1)"),
+        ("SPEAKER 1: scale (0.5) drop sp hum\nSPEAKER 2: (.) drop", "left out: (.) (1), (0.5) (1), sp (1)"),
+        ("uhm scale {BR} drop &-uh hum ((unclear)) drop xxx", "uhm (1)"),
+        ("scale drop (hum|buzz) [door slams] drop", "[door slams] (1)"),
+    ],
+)
+def test_marks_move_no_word(speechctc: Command, here: Path, marked: str, said: str) -> None:
+    times = write_words("a.wav", ["scale", "drop", "hum", "drop"])
+    (here / "plain.txt").write_text("scale drop hum drop")
+    (here / "a.txt").write_text(marked)
+    (here / "t.tsv").write_text(f"audio\twords\na.wav\t{' '.join(marked.replace('SPEAKER 2:', '').split())}\n")
+    read = ("--dictionary", "d.dict")
+    plain, _ = placed(speechctc, *read, "--words", "plain.txt")
+    for file in ("a.txt", "t.tsv"):
+        found, err = placed(speechctc, *read, "--ignore", "uhm,absent", "--words", file)
+        assert [word for word, *_ in found] == [word for word, *_ in plain]
+        assert np.allclose([each[1:] for each in found], [each[1:] for each in plain], atol=0.03)
+        assert err.count("no words: ") == 1 and said in err and "do not occur: absent" in err, err
+    assert np.allclose([start for _, start, _ in plain], [start for start, _ in times], atol=0.08)
+
+
+def test_a_noise_that_sounds_is_a_star(speechctc: Command, here: Path) -> None:
+    times = write_words("a.wav", ["scale", "hum", "drop"])
+    (here / "a.TextGrid").write_text(
+        textgrid_text(
+            9.0, {"words": [Interval(k, k + 1, label) for k, label in enumerate(["Scale", "<noise>", "drop"])]}
+        )
+    )
+    found, _ = placed(speechctc, "--dictionary", "d.dict", "--words", "a.TextGrid")
+    assert [word for word, *_ in found] == ["Scale", "drop"]
+    assert abs(found[1][1] - times[2][0]) < 0.08 and abs(found[0][2] - times[0][1]) < 0.12
+
+
+def test_pauses_and_noise_among_phones_are_no_phones(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", "low mid high top".split())
+    for command in ("align", "score-phones"):
+        plain = speechctc(command, "a.wav", "--phones", "low mid high top")
+        done = speechctc(command, "a.wav", "--phones", "sil low mid (laugh) sp high ? top")
+        assert (done.status, done.out) == (0, plain.out), done.err
+        assert "no phones: pauses, left out: sil (1), sp (1); noise and unclear speech, placed as *" in done.err
+    assert "'gone' is not in the phone set" in one_line_error(speechctc("align", "a.wav", "--phones", "low gone"))
+
+
+def test_a_folder_of_kaldi_is_a_table_of_words_and_its_last_segment_lasts_to_the_end(
+    speechctc: Command, here: Path
+) -> None:
+    times = write_words("a.wav", ["scale", "drop", "hum", "drop"])
+    (here / "data").mkdir()
+    middle = (times[1][1] + times[2][0]) / 2
+    files = {
+        "wav.scp": "r a.wav\n",
+        "segments": f"u1 r 0 {middle:.3f}\nu2 r {middle:.3f} -1\n",
+        "text": "u1 scale drop\nu2 hum drop\n",
+    }
+    for name, text in files.items():
+        (here / "data" / name).write_text(text)
+    done = speechctc("align", "--words", "data", "--dictionary", "d.dict", "--format", "json")
+    assert done.status == 0, done.err
+    (entry,) = json.loads(done.out)
+    assert [word["word"] for word in entry["words"]] == ["scale", "drop", "hum", "drop"]
+    for word, (start, end) in zip(entry["words"], times, strict=True):
+        assert abs(word["start"] - start) < 0.08 and abs(word["end"] - end) < 0.12
+
+
+def test_rows_of_other_recordings_and_perturbed_copies_are_named(speechctc: Command, here: Path) -> None:
+    write_words("a.wav", ["scale", "drop"])
+    write_words("b.wav", ["hum"])
+    rows = [
+        {
+            "id": f"c{k}",
+            "start": 0.0,
+            "supervisions": [{"id": f"{name}{speed}", "start": 0.0, "duration": 0.7, "channel": 0, "text": text}],
+            "recording": {
+                "sources": [{"type": "file", "channels": [0], "source": f"{name}.wav"}],
+                "transforms": [{"name": "Speed", "kwargs": {"factor": speed}}] if speed else None,
+            },
+        }
+        for k, (name, text, speed) in enumerate((("a", "scale drop", ""), ("b", "hum", ""), ("a", "scale drop", 1.1)))
+    ]
+    (here / "cuts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done = speechctc("align", "a.wav", "--words", "cuts.jsonl", "--dictionary", "d.dict", "--format", "json")
+    assert done.status == 0, done.err
+    assert len(json.loads(done.out)[0]["words"]) == 2
+    assert "cuts.jsonl: perturbed copies of recordings are left out (1)" in done.err
+    assert "cuts.jsonl: rows of recordings that are not named here (1): b" in done.err

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from speechctc.phones.pronouncer import Pronouncer
+from speechctc.stages.lm_texts import word_texts
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
+from tests.train_helpers import Recorder
 
 TEXT = "a b c\n\nb b\r\n  a  c b \n"
 
@@ -70,6 +73,19 @@ def test_a_text_in_words_is_read_sentence_by_sentence(speechctc: Command, here: 
     (here / "phones.txt").write_text("k ae t\n")
     done = speechctc("lm", "perplexity", "--lm", "english", "--lm", "listed.arpa", "--text", "phones.txt")
     assert done.status == 0 and len(done.out.splitlines()) == 3
+
+
+def test_marks_of_a_transcriber_are_no_words_of_a_text(tmp_path: Path) -> None:
+    (tmp_path / "d.dict").write_text("a  low\nb  mid high\n")
+    texts = {"plain": "a b\nb a\n", "marked": "SPEAKER 1: a [noise] b\nsp b (0.5) a xxx\n[laughter]\n"}
+    read = {}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+        reporter = Recorder()
+        (found,) = word_texts([tmp_path / f"{name}.txt"], Pronouncer(tmp_path / "d.dict", None), reporter)
+        read[name] = found.utterances
+    assert read["marked"] == read["plain"] == [["low", "mid", "high"], ["mid", "high", "low"]]
+    assert sum("no words: " in line and "[noise] (1)" in line for line in reporter.said) == 1
 
 
 def test_narrow_phones_are_written_as_the_nearest_of_the_set(speechctc: Command, here: Path) -> None:

@@ -164,3 +164,27 @@ def test_a_name_too_long_for_a_file_is_no_config(tmp_path: Path) -> None:
     for source in (tmp_path / "c.yaml", "a" * 3000):
         with pytest.raises(InputError, match="no such config file"):
             load_config(source)
+
+
+@pytest.mark.parametrize("value", ["* phones|phones", "*", "*-phones", "@anna"])
+def test_a_value_that_begins_with_a_sign_of_yaml_is_text(value: str) -> None:
+    config = load_config("demo", ["corpus.kind=textgrid", f"corpus.tier={value}", f"corpus.words='{value}'"])
+    assert config.corpus.tier == config.corpus.words == value
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("no", "no"),
+        ("[da, no]", ("da", "no")),
+        ("[no]", ("no",)),
+        ("{Bokmål: no, no: da}", {"Bokmål": "no", "no": "da"}),
+    ],
+)
+def test_norwegian_is_a_language_and_no_truth_value(tmp_path: Path, given: str, found: object) -> None:
+    settings = ["corpus.kind=espeak", "corpus.root=texts", "corpus.phones=ipa"]
+    assert load_config("demo", [*settings, f"corpus.language={given}"]).corpus.language == found
+    (tmp_path / "own.yaml").write_text(
+        f"base: demo\ncorpus: {{kind: espeak, root: texts, language: {given}}}\n", "utf-8"
+    )
+    assert load_config(tmp_path / "own.yaml", []).corpus.language == found

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
-from speechctc.core.tensor_file import SCALE, Arrays, load_weights, rounded, save_tensors, shapes
+from speechctc.core.tensor_file import SCALE, Arrays, load_arrays, load_weights, rounded, save_tensors, shapes
 
 
 def weights() -> Arrays:
@@ -32,6 +33,21 @@ def test_rounding_again_changes_nothing(tmp_path: Path) -> None:
     save_tensors(tmp_path / "b", rounded(once))
     for name, each in load_weights(tmp_path / "b").items():
         np.testing.assert_allclose(each, once[name], rtol=1e-6)
+
+
+def test_a_changed_bit_is_noticed_and_files_of_other_programs_are_read(tmp_path: Path) -> None:
+    arrays = weights() | {"none": np.zeros((0, 3), "f4"), "flags": np.array([True, False])}
+    save_tensors(tmp_path / "a", arrays, {"about": "x"})
+    for name, each in load_arrays(tmp_path / "a").items():
+        assert np.array_equal(each, arrays[name])
+    whole = (tmp_path / "a").read_bytes()
+    (tmp_path / "b").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    (tmp_path / "c").write_bytes(whole.replace(b'"conv.bias"', b'"conv.bios"'))
+    for name in "bc":
+        with pytest.raises(ValueError, match=f"{name}: its checksum does not match"):
+            load_arrays(tmp_path / name)
+    save_file(arrays, tmp_path / "d")
+    assert load_arrays(tmp_path / "d").keys() == arrays.keys()
 
 
 FACTORS = [np.ones(6), np.ones((7, 1)), np.ones(7, int), np.full(7, np.inf), np.full(7, np.nan), -np.ones(7)]

@@ -143,9 +143,73 @@ def common_voice(folder: Path, utterances: Sequence[Said]) -> None:
     (folder / "clip_durations.tsv").write_text("clip\tduration[ms]\n", encoding="utf-8")
 
 
+def audiofolder_validation(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write an audiofolder whose dev split is called ``validation``."""
+    audiofolder(folder, utterances)
+    (folder / "dev").rename(folder / "validation")
+
+
+def one_metadata(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write one metadata.csv above the folders of the splits, for Hugging Face's datasets."""
+    rows = []
+    for split, name in (("train", "train"), ("dev", "validation"), ("test", "test")):
+        own = [each for each in utterances if each.split == split]
+        _copied(folder, own, name)
+        rows += [f"{name}/{_name(each)},{each.words}\n" for each in own]
+    (folder / "metadata.csv").write_text("file_name,transcription\n" + "".join(rows), encoding="utf-8")
+
+
+def column_of_splits(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write one table with a column that says the split of each row."""
+    _copied(folder, utterances)
+    names = {"train": "train", "dev": "val", "test": "eval"}
+    rows = [f"wavs/{_name(each)}\t{each.words}\t{each.speaker}\t{names[each.split]}\n" for each in utterances]
+    (folder / "all.tsv").write_text("path\tsentence\tspeaker\tsplit\n" + "".join(rows), encoding="utf-8")
+
+
+def fairseq(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write SPLIT.tsv with the folder of the recordings in its first line, and SPLIT.ltr."""
+    _copied(folder, utterances)
+    for split, name in (("train", "train"), ("dev", "valid"), ("test", "test")):
+        own = [each for each in utterances if each.split == split]
+        lines = [str((folder / "wavs").resolve()), *(f"{_name(each)}\t{int(16000 * each.seconds)}" for each in own)]
+        letters = [" ".join(each.words.replace(" ", "|")) + " |" for each in own]
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (folder / f"{name}.ltr").write_text("\n".join(letters) + "\n", encoding="utf-8")
+
+
+def speechbrain(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write SPLIT.json, one object with an object for each id."""
+    _copied(folder, utterances)
+    for split, name in (("train", "train"), ("dev", "valid"), ("test", "test")):
+        rows = {
+            f"u{k}": {
+                "wav": f"{{data_root}}/wavs/{_name(each)}",
+                "duration": each.seconds,
+                "spk_id": each.speaker,
+                "words": each.words,
+            }
+            for k, each in enumerate(utterances)
+            if each.split == split
+        }
+        (folder / f"{name}.json").write_text(json.dumps(rows, indent=2), encoding="utf-8")
+
+
+def filelists(folder: Path, utterances: Sequence[Said]) -> None:
+    """Write lists for synthesis, without a line of names: the recording, the speaker and the text."""
+    _copied(folder, utterances)
+    for split, name in (("train", "train"), ("dev", "val"), ("test", "test")):
+        own = [each for each in utterances if each.split == split]
+        lines = [f"wavs/{_name(each)}|{each.speaker}|{each.words}\n" for each in own]
+        (folder / f"audio_text_{name}_filelist.txt").write_text("".join(lines), encoding="utf-8")
+
+
 FORMS: dict[str, Callable[[Path, Sequence[Said]], None]] = {
     each.__name__: each
-    for each in (librispeech, kaldi, nemo, lhotse, supervisions, audiofolder, audiofolder_json, common_voice)
+    for each in (
+        *(librispeech, kaldi, nemo, lhotse, supervisions, audiofolder, audiofolder_json, common_voice),
+        *(audiofolder_validation, one_metadata, column_of_splits, fairseq, speechbrain, filelists),
+    )
 }
 
 

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from speechctc.config.schema import CorpusConfig
+from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
 from speechctc.corpora.corpus_builder import CorpusBuilder, choose_dev, hold_out, not_phones
+from speechctc.phones.inventory import named_inventory
 
 
 def utterances(speakers: list[str], each: int = 3) -> list[Utterance]:
@@ -163,3 +166,23 @@ def test_noise_is_told_from_pauses_and_from_phones_in_brackets() -> None:
     pauses = {"<sil>", "SIL", "<p:>", "<PAUSE>"}
     found = {kind: set(there) for kind, there, _ in not_phones(Counter([*noise, *pauses, "(ə)", "[tʰ]", "a", "*"]))}
     assert found == {"pauses": pauses, "unclear speech": noise | {"*"}}
+
+
+def test_a_named_set_has_no_pauses_and_noise() -> None:
+    builder = CorpusBuilder(named_inventory("cmu39"))
+    assert builder.labels("sil AY1 sp M spn S [breath] sil".split()) == (["ay", "m", "s"], [1, 3, 5])
+    assert builder.labels(["sil"]) == ([], []) and builder.labels([]) == ([], [])
+    with pytest.raises(InputError, match="no phones in it, only noise and unclear speech: xxx"):
+        builder.labels(["sil", "xxx"])
+    with pytest.raises(InputError, match="the label 'gone' is not in the phone set cmu39"):
+        builder.labels(["sil", "gone"])
+    (note,) = [note for note in builder.to_corpus(0.1, True).notes if note.startswith("no phones: ")]
+    assert note.endswith("sil (5), sp (1); noise and unclear speech, left out: [breath] (1), spn (1), xxx (1)"), note
+    assert CorpusBuilder(named_inventory("timit61")).labels(["h#", "pau", "sh"])[0] == ["h#", "pau", "sh"]
+
+
+def test_noise_is_not_divided_into_phones() -> None:
+    builder = CorpusBuilder.for_config(CorpusConfig(kind="textgrid", segment="ipa"))
+    assert builder.labels(["tak", "<unk>", "xxx", "sil", "ma [noise] na"]) == ([*"takmana"], [0, 0, 0, 4, 4, 4, 4])
+    assert builder.labels(["sil"])[0] == [*"sil"], "alone it is a word"
+    assert any("[noise] (1), xxx (1)" in note and "sil (1)" in note for note in builder.to_corpus(0.1, True).notes)

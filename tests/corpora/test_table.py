@@ -18,7 +18,7 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
-from speechctc.corpora.transcripts import TranscriptOptions, in_table
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table
 
 HEADER = "id\taudio\tphones\n"
 
@@ -329,7 +329,7 @@ def test_a_workbook_of_excel_is_read_as_the_same_table_saved_as_text(recordings:
         (4, "2", "b.wav", ("ã",), "Otto B"),
         (5, "3", "talks/a  \u00a0c.wav", ("x",), "A B C"),
     ]
-    assert table.note.endswith("the sheet 'data' is read, of 2")
+    assert [note.partition(": ")[2] for note in table.notes] == ["the sheet 'data' is read, of 2"]
 
 
 Workbook = Callable[..., Path]
@@ -389,4 +389,6 @@ def test_a_table_of_transcripts_names_recordings_in_another_unicode_form_or_as_w
     (tmp_path / "t.csv").write_text("id,audio,phones\n" + "\n".join(rows), encoding="utf-8")
     (one, read), (missing, _) = in_table(tmp_path / "t.csv", None, TranscriptOptions())
     assert one.path == audio and missing.path == tmp_path / "audio" / "none.wav"
-    assert in_table(tmp_path / "t.csv", find_recordings([tmp_path / "audio"]), TranscriptOptions())[0][1] == read
+    (_, found), *_ = in_table(tmp_path / "t.csv", find_recordings([tmp_path / "audio"]), TranscriptOptions())
+    assert isinstance(found, Transcript) and found._replace(note="") == read
+    assert found.note == f"{tmp_path / 't.csv'}: rows of recordings that are not named here (1): 2"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +10,19 @@ import pytest
 import soundfile
 from praatio import textgrid
 
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval, Tier, long_text, textgrid_text
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
+from speechctc.corpora.corpus_builder import doubtful_labels
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.survey import phone_tier, survey
+from speechctc.corpora.survey import survey
+from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.tiers import MIN_SILENCE, PAD, Piece, Span, cut
 from speechctc.inference.formats import audacity_text
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.phones.label_rules import segment_ipa
 from tests.corpora.eaf_files import letters, write_eaf
 
 
@@ -84,7 +88,7 @@ def test_corrected_drafts_beside_recordings_whose_tier_has_another_name(tmp_path
         write(tmp_path, f"new/{name}", "p q")
         tiers = {"phones": [Interval(0, 0.1, "p"), Interval(0.1, 0.2, "q")], "confidence": [Interval(0, 0.1, "0.5")]}
         (tmp_path / f"new/{name}.TextGrid").write_text(textgrid_text(1.0, tiers))
-    found, _ = phone_tier(sorted(tmp_path.rglob("*.TextGrid")))
+    found, *_ = phone_tier(sorted(tmp_path.rglob("*.TextGrid")))
     assert found == "phones|ħsejjes"
     assert len(list(read(tmp_path, tier=found).utterances())) == 4
 
@@ -143,7 +147,9 @@ def test_long_stretches_without_labels_and_long_recordings_are_told(tmp_path: Pa
     assert "recordings with 10 s or more without a label" in text and "ignore it (1): b.wav" in text
     assert "recordings with utterances longer than 60 s and no silence" in text and "(1): b.wav" in text
     cut = read(tmp_path)
-    assert not cut.warnings and any("1 recordings of 1.0 minutes are cut into 1 utterances" in n for n in cut.notes)
+    (length,) = cut.warnings
+    assert length.endswith("goes from 0.00 to 1.00 s, and the recording has 61.00 s; check that they belong together")
+    assert any("1 recordings of 1.0 minutes are cut into 1 utterances" in n for n in cut.notes)
     stretches = {u.id: u.stretch for part in cut.splits.values() for u in part}
     assert stretches == {"a": None, "b-0000000": (0.0, 0.45)}, "speech that may be behind the labels is not learned"
 
@@ -169,7 +175,7 @@ def test_the_tier_of_phones_is_found_in_misspelt_textgrids(tmp_path: Path) -> No
     write(tmp_path, "a", "a b", tier="SEGM")
     write(tmp_path, "b", "s aa", tier="segm")
     (tmp_path / "c.TextGrid").write_text("nothing")
-    tier, note = phone_tier([tmp_path / f"{name}.TextGrid" for name in "abc"])
+    tier, note, *_ = phone_tier([tmp_path / f"{name}.TextGrid" for name in "abc"])
     assert tier == "SEGM" and "'SEGM' (4 labels" in note
 
 
@@ -350,3 +356,146 @@ def test_start_finds_the_tiers_of_several_speakers(tmp_path: Path) -> None:
     found = survey(tmp_path)
     assert found.config is not None and (found.config.kind, found.config.tier) == ("elan", "phones@*")
     assert {u.speaker for u in found.utterances} == {"A", "B"}
+
+
+def tiers_of(path: Path, *tiers: tuple[str, str]) -> None:
+    """Write a recording and a TextGrid of tiers, each a name and labels of 0.1 s; ``.``: none."""
+    soundfile.write(path.with_suffix(".wav"), np.zeros(8000), 8000)
+    made = [
+        Tier(
+            name, False, [Interval(k / 10, (k + 1) / 10, each) for k, each in enumerate(labels.split()) if each != "."]
+        )
+        for name, labels in tiers
+    ]
+    path.write_text(long_text(1.0, made))
+
+
+@pytest.mark.parametrize("second", ["phones", "phones "])
+def test_all_tiers_of_one_name_are_read_each_with_its_words(tmp_path: Path, second: str) -> None:
+    tiers_of(
+        tmp_path / "a.TextGrid", ("phones", "p q r"), ("words", "pqr"), (second, ". . . . s t"), ("words", ". . . . st")
+    )
+    corpus = read(tmp_path)
+    found = {u.id: (u.phones, u.words) for u in corpus.utterances()}
+    assert sorted(found.values()) == [(("p", "q", "r"), ("pqr",)), (("s", "t"), ("st",))]
+    assert len(found) == 2 and any("several tiers of one name" in each for each in corpus.warnings)
+
+
+def test_tiers_that_were_met_are_those_used_and_those_named(tmp_path: Path) -> None:
+    tiers_of(tmp_path / "a.TextGrid", ("phones", "p q"), ("words", "pq"), ("notes", "x"), ("empty", "."))
+    tiers_of(tmp_path / "b.TextGrid", ("phones", "q p"), ("Phones", "r"), ("notes", "x"))
+    tiers_of(tmp_path / "c.TextGrid", ("segments", "q p"))
+    corpus = read(tmp_path)
+    (note,) = [each for each in corpus.notes if each.startswith("tiers: ")]
+    assert note.startswith(
+        "tiers: 7 in 2 files with labels that are used: 2 of phones, 1 of words beside them; 4 not used"
+    )
+    assert "'notes' (2)" in note and "'Phones' (1)" in note and "without a label (1)" in note
+    assert len({u.audio for u in corpus.utterances()}) + sum(map(len, corpus.rejected.values())) == 3
+
+
+def test_start_finds_the_tiers_of_files_of_one_and_of_several_speakers(tmp_path: Path) -> None:
+    tiers_of(tmp_path / "both.TextGrid", ("anna - phones", "p q"), ("otto - phones", ". . . r p"))
+    tiers_of(tmp_path / "one.TextGrid", ("phones", "q p r"), ("words", "qpr"))
+    name, *_ = phone_tier(sorted(tmp_path.glob("*.TextGrid")))
+    assert sorted(name.split("|")) == ["* phones", "phones"]
+    found = read(tmp_path, tier=name).utterances()
+    assert sum(len(u.phones) for u in found) == 7
+    assert {u.speaker for u in found} == {"anna", "otto", ""}
+
+
+IPA = ["səkvɯ", "ʔut͡ɕʰiboɹa", "kɕiefɯ", "bor̥o", "tʰɯŋə", "məsi", "xapi", "ləʔu", "pinɯ", "ŋəka"]
+
+
+def strings(folder: Path, tier: str = "ipa", spaces: bool = False) -> list[str]:
+    """Write recordings of a second with one string of IPA each; return their phones."""
+    folder.mkdir(exist_ok=True)
+    for number, word in enumerate(IPA):
+        label = " ".join(segment_ipa(word)) if spaces else word
+        soundfile.write(folder / f"{number}.wav", np.zeros(8000), 8000)
+        (folder / f"{number}.TextGrid").write_text(textgrid_text(1.0, {tier: [Interval(0, 1, label)]}))
+    return sorted({phone for word in IPA for phone in segment_ipa(word)})
+
+
+@pytest.mark.parametrize(("tier", "spaces"), [("ipa", False), ("phones", False), ("Mary", False), ("Mary", True)])
+def test_a_string_of_ipa_for_each_recording_is_read_as_a_table_of_them(tmp_path: Path, tier: str, spaces: bool) -> None:
+    phones = strings(tmp_path, tier, spaces)
+    found = survey(tmp_path)
+    assert sorted({phone for u in found.utterances for phone in u.phones}) == phones
+    assert found.config is not None and found.config.segment == ("spaces" if spaces else "ipa")
+    assert len(found.utterances) == len(IPA) and not any(u.times for u in found.utterances)
+
+
+@pytest.mark.parametrize(
+    ("tier", "drafts"), [("ipa", 1), ("ipa", 9), ("phones", 1), ("phones", 5), ("phones", 9), ("Mary", 1), ("Mary", 5)]
+)
+def test_phones_with_times_beside_strings_of_ipa_do_not_make_these_phones(
+    tmp_path: Path, tier: str, drafts: int
+) -> None:
+    phones = strings(tmp_path, tier)
+    for number in range(drafts):
+        parts = [Interval(k / 20, (k + 1) / 20, each) for k, each in enumerate(segment_ipa(IPA[number]))]
+        (tmp_path / f"{number}.TextGrid").write_text(textgrid_text(1.0, {"phones": parts}))
+    found = survey(tmp_path)
+    assert sorted({phone for u in found.utterances for phone in u.phones}) == phones
+    assert len(found.utterances) == len(IPA)
+    if tier == "phones":  # read as the config of drafts alone would say
+        assert any("look like strings of IPA" in each for each in read(tmp_path).warnings)
+
+
+@pytest.mark.parametrize(
+    ("tier", "labels"), [("words", "ɖeka ɣeyiɣi ʋuʋu"), ("Mary", "salam la bei"), ("gloss", "dog")]
+)
+def test_words_are_no_strings_of_ipa(tmp_path: Path, tier: str, labels: str) -> None:
+    for name, word in enumerate(labels.split()):
+        soundfile.write(tmp_path / f"{name}.wav", np.zeros(8000), 8000)
+        (tmp_path / f"{name}.TextGrid").write_text(textgrid_text(1.0, {tier: [Interval(0, 1, word)]}))
+    assert phone_tier(sorted(tmp_path.glob("*.TextGrid"))).name == ""
+
+
+def test_labels_with_a_space_that_hide_a_tier_are_named(tmp_path: Path) -> None:
+    parts = [Interval(k / 20, (k + 1) / 20, "t, sil, d" if k == 4 else each) for k, each in enumerate("abcdefghijkl")]
+    (tmp_path / "a.TextGrid").write_text(textgrid_text(1.0, {"phones": parts}))
+    found = phone_tier([tmp_path / "a.TextGrid"])
+    assert found.name == "" and found.to_mend and "1 of 12 with a space: 't, sil, d' (1)" in found.note
+
+
+def test_labels_with_commas_are_told(tmp_path: Path) -> None:
+    write(tmp_path, "a", "t,d,s a s a")
+    write(tmp_path, "b", "a s aɪ? t,d,s")
+    (warning,) = [each for each in read(tmp_path).warnings if "comma" in each]
+    assert "t,d,s (2)" in warning and "aɪ? (1)" in warning
+
+
+@pytest.mark.parametrize(
+    ("tiers", "words"),
+    [
+        ({"anna - phone": "p q", "anna - word": "pq"}, "anna - word"),
+        ({"phones_A": "p q", "phones_B": "r s", "words_A": "pq", "words_B": "rs"}, "words_*"),
+        ({"MAU": "p q", "ORT-MAU": "pq"}, "ORT-MAU"),
+        ({"phones": "p q", "words": "pq"}, ""),
+    ],
+)
+def test_tiers_of_words_are_found_beside_those_of_phones(tmp_path: Path, tiers: dict[str, str], words: str) -> None:
+    tiers_of(tmp_path / "a.TextGrid", *tiers.items())
+    assert phone_tier([tmp_path / "a.TextGrid"]).words == words
+    assert all(u.words for u in survey(tmp_path).utterances)
+
+
+def test_what_start_leaves_unread_is_named(tmp_path: Path) -> None:
+    points = [Tier("phones", True, [Interval(0.1, 0.1, "p")]), Tier("notes", False, [Interval(0, 1, "a long remark")])]
+    (tmp_path / "a.TextGrid").write_text(long_text(1.0, points))
+    assert "corpus.tier=NAME reads without times: phones (1)" in phone_tier([tmp_path / "a.TextGrid"]).note
+    tiers_of(tmp_path / "b.TextGrid", ("A", "p q"), ("B", "r s"))
+    assert "not taken, though they look like phones: 'B'" in phone_tier([tmp_path / "b.TextGrid"]).note
+    write_eaf(tmp_path / "c.eaf", {"phones": letters("pq", 0)})
+    assert "not used: 1 ELAN file; read by corpus.kind=elan" in survey(tmp_path).notes
+
+
+@pytest.mark.parametrize(
+    ("labels", "name"),
+    [("m 2 s I s t @ p 1 n t s 5 # $ J", "DISC"), ("m aI s I s t @ p eI n t & D d A O o a", "Kirshenbaum")],
+)
+def test_notations_that_are_not_read_are_named(labels: str, name: str) -> None:
+    counts = Counter(labels.split())
+    assert any(name in each for each in doubtful_labels(counts, counts))

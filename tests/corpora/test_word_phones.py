@@ -208,3 +208,37 @@ def test_words_that_end_espeak_or_are_too_many_to_read_are_left_out_and_named(re
     reasons = {each.id: each.reason for each in corpus.rejected["train"]}
     assert "eSpeak NG failed at" in reasons["1"] and "32,000 characters, too many for 1.00 s" in reasons["2"]
     assert [utterance.id for split in corpus.splits.values() for utterance in split] == ["3"]
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "[noise] Dw i eisiau (0.5)",
+        "INT: Dw i xxx eisiau",
+        "sp Dw {BR} i (yn chwerthin) eisiau <unk>",
+        "Dw i eisiau ((aneglur))",
+    ],
+)
+def test_what_is_no_speech_is_not_learned(recordings: Path, marked: str) -> None:
+    train = table(recordings, "train", "1\ta.wav\tDw i eisiau", f"2\tb.wav\t{marked}", "3\tc.wav\t[sŵn]")
+    corpus = read(train, language="cy", ignore=("(yn chwerthin)",))
+    plain, other = sorted((each for each in corpus.utterances()), key=lambda each: each.id)
+    assert plain.phones == other.phones == tuple("d uː ɨ əɪ ʃ aɨ".split())
+    (note,) = [note for note in corpus.notes if note.startswith("no words: ")]
+    assert "[sŵn] (1)" in note and corpus.rejected["train"][0].reason.count("no words in it") == 1
+    absent = [warning for warning in corpus.warnings if "corpus.ignore" in warning]
+    assert bool(absent) == ("chwerthin" not in marked)
+
+
+def test_tiers_of_words_have_pauses_and_noise(tmp_path: Path) -> None:
+    labels = ["sp", "Dw i", "[sŵn]", "eisiau {NS}", "<eps>", "uhm"]
+    soundfile.write(tmp_path / "a.wav", np.zeros(16000), 16000)
+    tier = {"words": [Interval(k / 10, k / 10 + 0.1, label) for k, label in enumerate(labels)]}
+    (tmp_path / "a.TextGrid").write_text(textgrid_text(1.0, tier), encoding="utf-8")
+    corpus = read_corpus(
+        CorpusConfig(kind="textgrid", root=tmp_path, words_tier="words", language="cy", ignore=("uhm",))
+    )
+    (utterance,) = corpus.utterances()
+    assert utterance.phones == tuple("d uː ɨ əɪ ʃ aɨ".split()) and utterance.words == ("Dw", "i", "eisiau")
+    (note,) = [note for note in corpus.notes if note.startswith("no words: ")]
+    assert all(f"{label} (1)" in note for label in ("sp", "[sŵn]", "{NS}", "<eps>")) and not corpus.warnings

@@ -128,7 +128,7 @@ def test_what_the_workspace_holds_before_does_not_matter(
 ) -> None:
     found = []
     for content in (0, value):  # 255: NaN, and exponents of -1; 127: large numbers
-        filled = lambda size, dtype, content=content: torch.full((size,), content, dtype=dtype)  # noqa: E731
+        filled = lambda size, content=content, **how: torch.full((size,), content, **how)  # noqa: E731
         monkeypatch.setattr(cpu, "torch", _Torch(filled))
         for seed in range(12):
             torch.manual_seed(seed)

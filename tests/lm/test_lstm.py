@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -207,7 +208,7 @@ def test_a_saved_model_is_read_again_and_a_damaged_one_said(tmp_path: Path) -> N
     weights = about.with_name("weights.safetensors")
     raw = weights.read_bytes()
     weights.write_bytes(raw[:-4] + np.float32("nan").tobytes())
-    with pytest.raises(InputError, match="infinite or NaN"):
+    with pytest.raises(InputError, match="its checksum does not match"):
         load_lm(tmp_path / "lm")
     weights.write_bytes(raw[:-9])
     with pytest.raises(InputError, match="the language model is damaged"):
@@ -232,3 +233,10 @@ def test_a_processor_without_an_lstm_in_bfloat16_gets_one_line_or_float32(monkey
     assert trainer_of(chain(6, 1), chain(2, 2), precision="auto").precision == "float32"
     with pytest.raises(InputError, match="lm.precision=bfloat16: this processor.* set lm.precision=float32"):
         trainer_of(chain(6, 1), chain(2, 2), precision="bfloat16")
+
+
+def test_a_training_that_lost_its_last_state_does_not_begin_again(tmp_path: Path) -> None:
+    training(tmp_path / "lm", epochs=1).train()
+    shutil.rmtree(tmp_path / "lm" / "last")
+    with pytest.raises(InputError, match="last/, from which training goes on, is not there; best/ is"):
+        training(tmp_path / "lm", resume=True, epochs=2)

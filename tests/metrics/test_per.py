@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import numpy as np
@@ -37,8 +38,10 @@ def test_counts_add_up_over_utterances() -> None:
 
 
 def test_nothing_to_find_has_no_errors_unless_something_was_heard() -> None:
-    assert edit_counts([], []).per == 0.0
-    assert edit_counts([], ["a"]).per == 100.0
+    for hypothesis, rank in (([], 0.0), (["a"], 100.0)):
+        counts = edit_counts([], hypothesis)
+        assert math.isnan(counts.per) and counts.per_or_none is None and counts.rank == rank
+        assert counts.to_text() == f"none ({len(hypothesis)} inserted)"
 
 
 def counted(errors: int, phones: int) -> EditCounts:

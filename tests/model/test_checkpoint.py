@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,15 @@ from speechctc.config.load import load_config
 from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.errors import InputError
-from speechctc.model.checkpoint import Checkpoint, fill_checkpoint, find_checkpoint, load_checkpoint, save_checkpoint
+from speechctc.lm.model import PhoneLM
+from speechctc.model.checkpoint import (
+    Checkpoint,
+    fill_checkpoint,
+    find_checkpoint,
+    load_checkpoint,
+    read_inventory,
+    save_checkpoint,
+)
 from speechctc.model.net import build_net, net_of
 from speechctc.phones.inventory import Inventory
 
@@ -91,12 +100,50 @@ def test_a_damaged_description_is_said_in_one_line(
     assert "\n" not in str(raised.value) and "\x1b" not in str(raised.value) and len(str(raised.value)) < 500
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", '"x"', "{", "[" * 100_000, '{"format": ' + "9" * 5000 + "}"])
-def test_what_is_no_description_is_no_checkpoint(tmp_path: Path, checkpoint: Checkpoint, text: str) -> None:
+TORN = ("", "{", "[" * 100_000, '{"format": ' + "9" * 5000 + "}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "not a checkpoint") for text in ("[]", "3", '"x"', "{}")),
+        *((text, r"the checkpoint is damaged \(checkpoint.json: no JSON") for text in TORN),
+    ],
+)
+def test_a_description_of_nothing_is_no_checkpoint_and_a_torn_one_is_damaged(
+    tmp_path: Path, checkpoint: Checkpoint, text: str, said: str
+) -> None:
     save_checkpoint(tmp_path, checkpoint)
     (tmp_path / "checkpoint.json").write_text(text)
-    with pytest.raises(InputError, match="not a checkpoint"):
+    with pytest.raises(InputError, match=said):
         load_checkpoint(tmp_path)
+
+
+def test_a_description_that_was_cut_off_anywhere_is_damaged(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    save_checkpoint(tmp_path, checkpoint)
+    whole = (tmp_path / "checkpoint.json").read_bytes()
+    for length in range(0, len(whole) - 2, 101):
+        (tmp_path / "checkpoint.json").write_bytes(whole[:length])
+        with pytest.raises(InputError, match="the checkpoint is damaged"):
+            load_checkpoint(tmp_path)
+        with pytest.raises(InputError, match="the checkpoint is damaged"):
+            read_inventory(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["weights", "state", "lm"])
+def test_changed_bytes_of_any_tensors_are_noticed(tmp_path: Path, checkpoint: Checkpoint, name: str) -> None:
+    lm = PhoneLM.learn([[1, 2, 1], [2, 1]], len(checkpoint.inventory.phones) + 1, 2)
+    save_checkpoint(tmp_path, replace(checkpoint, state={"step": np.arange(9, dtype=np.float32)}, lm=lm))
+    assert load_checkpoint(tmp_path).lm is not None
+    path = tmp_path / f"{name}.safetensors"
+    whole = path.read_bytes()
+    begin = 8 + int.from_bytes(whole[:8], "little")
+    for place in np.linspace(begin, len(whole) - 1, 7, dtype=int):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(InputError, match=f"the checkpoint is damaged .*{name}.safetensors: its checksum"):
+            load_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("convs", [[1 << 20, 1 << 20], [4] * 500, [4, 5]])

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
+import torch
 
 from speechctc.config.load import load_config
+from speechctc.features.filterbank import static_features
 from speechctc.features.shards import read_split
+from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.streaming import opened
+from speechctc.stages.evaluate import evaluate
 from speechctc.stages.extract import extract
 from speechctc.stages.train import train_net
 from tests.corpora.test_extraction_report import write_tables, write_voices
@@ -84,3 +91,38 @@ def test_features_are_those_of_a_recordings_bytes(tmp_path: Path, how: str) -> N
     assert f"{0 if how == 'copied' else 3} utterances extracted" in recorder.said[-1]
     after = [shard.static for shard in read_split(config.data.dir / "train", config.features.model_dump(mode="json"))]
     assert all(old.equal(new) for old, new in zip(before, after, strict=True)) == (how == "copied")
+
+
+def test_dev_is_heard_as_decoding_hears_it_and_what_is_trained_on_is_not(tmp_path: Path) -> None:
+    """The dev PER of an epoch is that of evaluate; tones are steady, so here they are changed only where told."""
+    config = write_config(tmp_path, train=6, held_out=3)
+    found = {}
+    for when in ("never", "always", "auto"):
+        loaded = load_config(config, [f"decode.dereverb={when}"])
+        extract(loaded, Recorder())
+        features = loaded.features.model_dump(mode="json")
+        shards = {split: read_split(loaded.data.dir / split, features)[0] for split in ("train", "dev", "test")}
+        found[when] = {split: shard.static.clone() for split, shard in shards.items()}
+    for split in ("train", "test"):
+        assert torch.equal(found["never"][split], found["always"][split])
+    assert torch.equal(found["never"]["dev"], found["auto"]["dev"])
+    assert not torch.equal(found["never"]["dev"], found["always"]["dev"])
+    row = json.loads((tmp_path / "table1.jsonl").read_text().splitlines()[0])
+    with opened(tmp_path / row["audio"], None, None, loaded.features.sample_rate, "always") as (_, blocks):
+        heard = static_features(torch.from_numpy(np.concatenate([*blocks])), loaded.features)
+    stored = found["always"]["dev"][: len(heard)].float()
+    torch.testing.assert_close(stored, heard.to(found["always"]["dev"].dtype).float(), rtol=2e-3, atol=2e-3)
+
+
+def test_evaluate_gives_the_dev_per_of_the_last_epoch_and_says_what_was_taken_off(tmp_path: Path) -> None:
+    config = write_config(tmp_path, train=8, held_out=4)
+    settings = ["decode.dereverb=always", "train.epochs=3", f"run={tmp_path}/run"]
+    loaded = load_config(config, settings)
+    extract(loaded, Recorder())
+    dev = train_net(loaded, False, Recorder())
+    assert dev is not None
+    scored = evaluate(Recogniser.load(tmp_path / "run" / "last", "cpu"), "dev", (), Recorder())
+    assert scored.counts == dev.counts and scored.dereverberated == 4 == scored.to_dict()["dereverberated"]
+    assert "reverberation or hum was taken off 4 of them first" in scored.to_text()
+    plain = evaluate(Recogniser.load(tmp_path / "run" / "last", "cpu"), "dev", ("decode.dereverb=never",), Recorder())
+    assert plain.dereverberated == 0 and "taken off" not in plain.to_text()

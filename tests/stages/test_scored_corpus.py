@@ -6,9 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
-from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
@@ -113,6 +115,19 @@ def test_a_table_of_test_alone_is_scored(tiny_model: Path, tmp_path: Path) -> No
         scored(tiny_model, f"corpus.tables.test={tmp_path}/no.jsonl")
 
 
+def test_of_labels_without_phones_there_is_no_rate(tiny_model: Path, tmp_path: Path) -> None:
+    write_grids(tmp_path / "songs", {})
+    (tmp_path / "t.tsv").write_text("audio\tphones\n" + "".join(f"songs/{k}.wav\t[]\n" for k in range(2)))
+    given = ("corpus.tables.train=null", "corpus.tables.dev=null", f"corpus.tables.test={tmp_path}/t.tsv")
+    found = scored(tiny_model, *given)
+    assert found.counts.insertions > 0 and f"no PER on test: {found.counts.insertions} phones found" in found.to_text()
+    told = found.to_dict()
+    assert told["per"] is None and {each["per"] for each in told["protocols"]} == {None}
+    assert (
+        "%" not in found.to_text().partition("expected calibration")[0] and "from one utterance" not in found.to_text()
+    )
+
+
 def test_scores_are_split_by_language(tiny_model: Path, tmp_path: Path) -> None:
     rows = []
     for k, (song, language) in enumerate(zip(SONGS, ("tus", "pl", "tus", ""), strict=True)):
@@ -142,6 +157,27 @@ def test_labels_in_ipa_score_as_those_in_arpabet(tiny_model: Path, tmp_path: Pat
     assert not any("notation" in note for note in results[0].notes)
     assert any("j as y" in note and "ʃ as sh" in note for note in results[1].notes)
     assert "model's notation" in results[1].protocol
+
+
+SCHWA = {"low": "ə", "mid": "æ", "high": "ʃ", "top": "s"}
+SPELLED = {
+    "xsampa": {"low": "@", "mid": "{", "high": "S", "top": "s"},
+    "praat": {"low": "\\sw", "mid": "\\ae", "high": "\\sh", "top": "s"},
+}
+
+
+@pytest.mark.parametrize("kind", SPELLED)
+def test_labels_in_other_letters_score_as_those_in_ipa(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+    model = renamed(tiny_model, tmp_path / "model", SCHWA)
+    ours, theirs = (
+        scored(model, "corpus.kind=textgrid", f"corpus.root={write_grids(tmp_path / str(k), names)}")
+        for k, names in enumerate((SCHWA, SPELLED[kind]))
+    )
+    assert ours.counts == theirs.counts and ours.counts.per < 50
+    assert any("X-SAMPA" in note for note in theirs.notes) == (kind == "xsampa")
+    root = f"corpus.root={tmp_path / '1'}"
+    kept = scored(model, "corpus.kind=textgrid", root, "corpus.notation=own")
+    assert (kept.counts.per > 50) == (kind == "xsampa"), "as it is told"
 
 
 def test_phones_are_scored_as_the_symbols_of_a_table(tiny_model: Path, tmp_path: Path) -> None:
@@ -184,3 +220,24 @@ def test_a_closure_of_timit_and_its_burst_are_one_phone() -> None:
     said = Utterance("a", Path("a.wav"), ("h#", "tcl", "t", "ix", "tcl", "ch", "bcl", "l", "dcl", "d"))
     model = ["t", "ih", "ch", "b", "l", "d", "iy"]
     assert in_notation_of(model, [said])[0][0].phones == ("t", "ih", "ch", "b", "l", "d")
+
+
+def test_labels_of_noise_are_no_errors_of_a_model(tiny_model: Path, tmp_path: Path) -> None:
+    plain = write_grids(tmp_path / "plain/test", {})
+    marked = write_grids(tmp_path / "marked/test", {})
+    for file in marked.glob("*.TextGrid"):
+        tier = [*read_textgrid(file, "phones"), Interval(5.0, 5.1, "sp"), Interval(5.1, 5.2, "[laugh]")]
+        file.write_text(textgrid_text(5.3, {"phones": tier}))
+        samples, rate = soundfile.read(marked / f"{file.stem}.wav")
+        for folder in (plain, marked):
+            soundfile.write(folder / f"{file.stem}.wav", np.concatenate([samples, np.zeros(6 * rate)]), rate)
+    for phones in ("auto", "found"):
+        first, other = (
+            scored(tiny_model, "corpus.kind=textgrid", f"corpus.root={folder.parent}", "corpus.max_gap=null", *more)
+            for folder, more in ((plain, ()), (marked, (f"corpus.phones={phones}",)))
+        )
+        assert (other.counts.errors, other.counts.reference_phones) == (
+            first.counts.errors,
+            first.counts.reference_phones,
+        )
+        assert any("[laugh]" in note for note in other.notes), other.notes

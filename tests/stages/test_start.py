@@ -18,7 +18,9 @@ from speechctc.config.load import load_config
 from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
+from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.survey import survey
 from speechctc.phones.inventory import TIMIT61
 from speechctc.stages.extract import extract
 from speechctc.stages.start import advise, fitting_model, start
@@ -181,6 +183,59 @@ def test_transcripts_that_are_not_read_are_named(here: Path) -> None:
     assert made.commands == ("speechctc decode rec --model english --format textgrid --out rec", "speechctc start rec")
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("transcripts.txt", "r{}\twords"), ("etc/txt.done.data", '( r{} "words" )'), ("PROMPTS", "84/mfc/r{} WORDS")],
+)
+def test_lists_of_transcripts_that_are_not_read_are_named(here: Path, name: str, line: str) -> None:
+    for k in range(3):
+        record(Path("rec"), f"84/r{k}").with_suffix(".TextGrid").unlink()
+    path = Path("rec", name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(line.format(k) + "\n" for k in range(3)))
+    Path("rec/README.txt").write_text("These are\nrecordings\nof words\n")
+    made = start(Path("rec"))
+    assert made.config is None and f"({path}): transcripts" in made.description
+
+
+@pytest.mark.parametrize("form", ["list", "texts"])
+def test_phones_of_textgrids_are_before_words_of_no_known_language(here: Path, form: str) -> None:
+    for k in range(4):
+        record(Path("rec"), f"wav/r{k}")
+        Path("rec/txt").mkdir(exist_ok=True)
+        Path(f"rec/txt/r{k}.txt").write_text("two words\n") if form == "texts" else None
+    if form == "list":
+        Path("rec/metadata.csv").write_text("".join(f"r{k}|Two words.|two words\n" for k in range(4)))
+    made = start(Path("rec"))
+    assert made.config is not None and load_config(made.config).corpus.kind == "textgrid"
+    assert "words of no known language, and the TextGrids beside the recordings have phones" in made.description
+    words = start(Path("rec"), Path("words.yaml"), settings=["corpus.language=en-us"])
+    assert words.config is not None and load_config(words.config).corpus.kind == "table"
+    assert "not used: 4 TextGrids" in words.description
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (("train", "dev", "test"), {"train": "train", "dev": "dev", "test": "test"}),
+        (("train", "validation", "eval"), {"train": "train", "dev": "validation", "test": "eval"}),
+        (("train", "eval", "test"), {"train": "train", "dev": "eval", "test": "test"}),
+        (("train_nodev", "train_dev", "test"), {"train": "train_nodev", "dev": "train_dev", "test": "test"}),
+        (("trainset", "devset", "testset"), {"train": "trainset", "dev": "devset", "test": "testset"}),
+        (("contest", "interval", "latest"), {"train": "contest"}),
+    ],
+)
+def test_names_of_tables_mean_splits_by_whole_words(here: Path, names: tuple[str, ...], splits: dict[str, str]) -> None:
+    for name, count in zip(names, (3, 2, 1), strict=True):
+        for k in range(count):
+            record(Path("rec"), f"{name}/r{k}").with_suffix(".TextGrid").unlink()
+        rows = [f"{name}-{k}\t{name}/r{k}.wav\ta b\n" for k in range(count)]
+        Path("rec", f"{name}.tsv").write_text("id\taudio\tphones\n" + "".join(rows))
+    config = survey(Path("rec")).config
+    assert config is not None
+    assert {split: path.stem for split in SPLITS for path in config.tables.of(split)} == splits
+
+
 def test_the_language_of_words_can_be_given(here: Path) -> None:
     words_table(Path("recordings"), POLISH)
     assert start(Path("recordings")).config is None
@@ -332,3 +387,17 @@ def test_tables_and_copies_that_speechctc_made_are_not_read_in_place_of_the_labe
     assert [each.name for each in find_recordings([Path("x-studio/round-1")])] == [Path("corpus/train/copy")]
     Path("mine.tsv").write_text("id\taudio\tphones\na\tA/r0.wav\ta b\nb\tA/r1.wav\ta b\n")
     assert "not used: 5 TextGrids of recordings; read by corpus.kind=textgrid" in start(Path()).description
+
+
+def test_a_new_config_reads_labels_as_the_earlier_one_of_the_folder(here: Path) -> None:
+    for name in ("a", "b", "c"):
+        record(here / "talks", name)
+    first = start(Path("talks")).config
+    assert first is not None
+    first.write_text(first.read_text().replace("  phones: found", "  tone: strip\n  ignore: [xx]\n  phones: found"))
+    second = start(Path("talks"), settings=["corpus.ignore=[b]"])
+    assert second.config is not None and "as in talks.yaml, which is of this folder: corpus.tone" in second.description
+    corpus = load_config(second.config).corpus
+    assert (corpus.tone, corpus.ignore) == ("strip", ("b",))
+    record(here / "other" / "talks", "a")
+    assert "as in" not in start(Path("other/talks")).description

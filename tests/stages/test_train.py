@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from speechctc.stages.evaluate import evaluate
 from speechctc.stages.train import Stopped, train_net
 from speechctc.stages.train_runs import train
 from speechctc.training.batches import Batch
+from speechctc.training.runs import Run
 from speechctc.training.train_step import TrainStep
 from tests.forked import Forked
 from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of
@@ -178,8 +180,85 @@ def test_a_run_that_no_longer_gets_better_ends_early(extracted: Path, here: Path
     settings = ("train.epochs=50", "train.lr=1e-12", "train.patience=3", "train.finetune.epochs=1")
     score_once(extracted, here / "r", *settings, recorder=recorder)
     lines = (here / "r" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3, 4, 51]  # then the second stage
+    assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3, 4, 5]  # then the second stage
     assert any("has not fallen for 3 epochs" in line for line in recorder.said)
+
+
+def epochs_of(run: Path) -> list[int]:
+    return [json.loads(line)["epoch"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_no_epoch_is_skipped_after_one_that_patience_made_the_last(extracted: Path, here: Path) -> None:
+    run, settings = here / "r", ("train.lr=1e-12", "train.patience=3")
+    score_once(extracted, run, "train.epochs=50", *settings)
+    assert epochs_of(run) == [1, 2, 3, 4]
+    said = resumed(extracted, run, "train.epochs=50", *settings)
+    assert epochs_of(run) == [1, 2, 3, 4] and any("all of it is done already" in line for line in said)
+    said = resumed(extracted, run, "train.epochs=52", *settings)  # more are asked for: patience begins anew
+    assert epochs_of(run) == [1, 2, 3, 4, 5, 6, 7]
+    assert any(
+        "the main stage goes on after 4 epochs, after which train.patience=3 had ended it" in line for line in said
+    )
+    resumed(extracted, run, "train.epochs=52", "train.lr=1e-12", "train.patience=5")
+    assert epochs_of(run) == [*range(1, 10)]
+    resumed(extracted, run, "train.epochs=52", "train.lr=1e-12", "train.patience=5", "train.finetune.epochs=2")
+    assert epochs_of(run) == [*range(1, 12)]
+
+
+@pytest.mark.parametrize("gone", ["last", "last/checkpoint.json", "last best"])
+def test_a_run_that_lost_its_last_state_does_not_begin_again(extracted: Path, here: Path, gone: str) -> None:
+    run_once(extracted, here / "r", "train.epochs=2")
+    for name in gone.split():
+        shutil.rmtree(here / "r" / name) if (here / "r" / name).is_dir() else (here / "r" / name).unlink()
+    before = {path: path.read_bytes() for path in sorted((here / "r").rglob("*")) if path.is_file()}
+    with pytest.raises(InputError, match="last/, from which training goes on, is not there; (best/ is|there is only)"):
+        run_once(extracted, here / "r", "train.epochs=3", resume=True)
+    assert {path: path.read_bytes() for path in sorted((here / "r").rglob("*")) if path.is_file()} == before
+
+
+def test_a_run_that_ends_between_its_first_best_and_its_log_goes_on(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_once(extracted, here / "whole", "train.epochs=2")
+
+    def cut_off(self: Run, line: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "log", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            run_once(extracted, here / "r", "train.epochs=2")
+    assert same(run_once(extracted, here / "r", "train.epochs=2", resume=True), whole)
+
+
+def test_two_trainings_in_one_process_do_not_change_each_other(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All threads draw from the same generators: the second is refused, and the first is as if alone."""
+    alone = run_once(extracted, here / "alone", "train.epochs=1")
+    said: list[str] = []
+    original = TrainStep.step
+
+    def stepped(self: TrainStep, *arguments: Any) -> Any:
+        if not said:
+            said.append("")
+            other = Thread(target=lambda: said.append(str(attempt_to_train(extracted, here / "b"))))
+            other.start()
+            other.join()
+        return original(self, *arguments)
+
+    monkeypatch.setattr(TrainStep, "step", stepped)
+    assert same(run_once(extracted, here / "a", "train.epochs=1"), alone)
+    assert said[1].startswith("another training is under way in this process") and not (here / "b").exists()
+    run_once(extracted, here / "b", "train.epochs=1")  # one after the other
+
+
+def attempt_to_train(config: Path, run: Path) -> InputError | None:
+    try:
+        run_once(config, run, "train.epochs=1")
+    except InputError as error:
+        return error
+    return None
 
 
 def test_averaged_weights_are_scored_and_kept_as_best(extracted: Path, here: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -99,3 +100,36 @@ def test_a_state_survives_saving_in_any_order() -> None:
     tensors = STATE.to_tensors(6)
     assert tensors["plan.batch_frames"] == 9000 and tensors["left"].tolist() == [1, 0, 1, 0, 0, 1]
     assert same_state(tensors) and same_state(dict(reversed(tensors.items())))
+
+
+def scored(*epochs: tuple[float, float, float]) -> tuple[int, int]:
+    """The best epoch, and the epochs that patience has counted, after epochs of these PERs, losses and blank shares."""
+    progress, best = Progress(), 0
+    for number, epoch in enumerate(epochs, start=1):
+        best = number if progress.score(*epoch) else best
+    return best, progress.stale
+
+
+def test_patience_counts_no_epoch_of_the_blank_phase() -> None:
+    noise = [(97.0, 62.0, 0.3), (98.0, 40.0, 0.4), (98.5, 20.0, 0.5)]  # chance, while the loss falls
+    silent = [(100.0, 5.0, 1.0), (100.0, 4.0, 0.99), (100.0, 4.1, 0.96), (100.0, 4.2, 1.0)]
+    assert scored(*noise, *silent) == (1, 0)
+    assert scored(*noise, *silent, (90.0, 3.0, 0.9)) == (8, 0)
+    spoke = [*silent, (90.0, 3.0, 0.9)]
+    assert scored(*spoke, (91.0, 2.9, 0.8), (90.0, 2.8, 0.8)) == (7, 2)  # PER alone counts from here
+    assert scored(*spoke, (100.0, 4.0, 1.0), (100.0, 4.0, 1.0)) == (5, 2)  # it fell silent again: no blank phase
+    assert scored(*[(99.0, 30.0, 0.2)] * 4) == (1, 3)  # neither blank nor learning
+
+
+def test_of_equal_rates_the_lower_loss_is_better() -> None:
+    assert scored((100.0, 5.0, 1.0), (100.0, 4.0, 1.0), (100.0, 4.5, 1.0)) == (2, 0)
+    assert scored((50.0, 2.0, 0.5), (50.0, 1.0, 0.5), (50.0, 1.5, 0.5)) == (2, 2)
+    assert scored((50.0, 2.0, 0.5), (50.0, math.nan, 0.5), (49.0, math.nan, 0.5), (49.0, 9.0, 0.5)) == (4, 1)
+
+
+def test_what_patience_counts_goes_through_a_save() -> None:
+    progress = Progress()
+    for epoch in ((97.0, 62.0, 0.3), (100.0, 4.0, 1.0)):
+        progress.score(*epoch)
+    again = Progress.of(progress.to_tensors())
+    assert (again.best_per, again.best_loss, again.lowest_loss) == (97.0, 62.0, 4.0)

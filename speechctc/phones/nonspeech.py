@@ -1,0 +1,319 @@
+"""Tells labels of what is no speech from phones and words: pauses, noise and unclear speech, and a transcriber's marks.
+
+A label is told by its brackets and by lists. Words in parentheses may be alternatives, so that lists alone decide on
+them; between other brackets there is no word, but in a phrase ``<so and so>`` or in the letters of IPA.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Literal
+
+from speechctc.core.errors import counted
+from speechctc.phones.inventory import SILENCES, TABLES, nfc
+from speechctc.phones.label_rules import is_surely_ipa
+
+Kind = Literal["pause", "noise", "mark"]
+ANY = "*"
+"""Stands in a transcript for any stretch of sound, or none."""
+
+LEFT_OUT = ("no phones: ", "no words: ")
+"""What a note on labels that were taken out begins with."""
+
+SPOKEN_NOISE = "spn"  # of MFA and Kaldi: sound of a voice that is no word
+PAUSES = SILENCES - {SPOKEN_NOISE} | {"", *TABLES["pause_labels"].split()}
+UNCLEAR = frozenset(TABLES["noise_labels"].split())
+CODES = frozenset(TABLES["noise_codes"].split())
+_PAUSES_IN_BRACKETS = frozenset(TABLES["pauses"].split())
+_EVENTS, _WITH_EVENTS = frozenset(TABLES["events"].split()), frozenset(TABLES["with_events"].split())
+_SAID_WITH = re.compile(rf"(?:{'|'.join(TABLES['said_with'].split())})[-_](\w[\w'-]*)", re.IGNORECASE)
+
+_LENGTH = r"(?:\d{1,2}|\d*[.,]\d+)\s*(?:s|sec|secs|seconds|ms)?|[.·…–—-]+"  # of a pause: 0.5, or dots
+_PAUSE = re.compile(  # SIL_S: with its place in the word, as Kaldi writes it
+    rf"\(\s*(?:{_LENGTH})\s*\)|[!<]?SIL(?:_[A-Z]+)?>?|sil_[A-Z]+|sil[0-2]|[=#~+_]+"
+)
+_NOISE = re.compile(
+    r"\*+|%[^\W\d]+|(?:SPN|spn)_[A-Z]|x{4,}|\(\([^()|]*\)\)|\(\?+\)|[<\[{][A-Z][A-Z_]+[>\]}]"
+    r"|[<\[({]\W*(?i:[a-z]{3}[a-z0-9 _.:'-]*)[>\])}]"
+)
+_SIGNS = re.compile(r"([()|])")
+
+# Bare words that are none in any text, and those that are only as they are spelt here.
+_BARE_PAUSE = re.compile(r"sil|sp|SIL|h\#|[#~+_]+|!ENTER|!EXIT|SENT-START|SENT-END")
+_BARE_NOISE = re.compile(  # CHAT's xxx and &=laughs, %hes, breath as .hh, laughter as @@
+    r"spn|SPN|nsn|xxx?|XXX|yyy|www|%[^\W\d]+|&[-+=~*]\S*|\?{2,}|\*{2,}|\.h+|h{2,}|@+"
+)
+_BARE_MARK = re.compile(r"[=^°↑↓/\\♪♫]+|>{1,3}|\+\W+")  # CHAT's +...
+_MAY_BE_NONE = frozenset(("pause", "silence", "noise", "unk", "laughter", "laughs", "unclear", "inaudible"))
+
+_PAIR = re.compile(r"<(?P<name>[^\W\d]\w*)(?:\s[^<>]*)?>(?P<inside>.*?)</(?P=name)\s*>", re.DOTALL)
+_KNOWN = "|".join(sorted(re.escape(name) for name in _EVENTS | _PAUSES_IN_BRACKETS | {"unk", "spn"}))
+_LETTER = "[0-9A-Za-z\u00c0-\u02af\u0370-\u052f]"  # of a script with spaces: w[hile] and a(n) are words
+_SPAN = re.compile(
+    rf"[\[{{<](?:{_KNOWN})[\]}}>]|(?<!{_LETTER})(?:\(\([^()|]*\)\)|\([^()|]*\)|\[[^\[\]|]*\]|\{{[^{{}}|]*\}}|<[^<>|]*>"
+    rf"|\#\d\d?:\d\d(?::\d\d)?(?:[-.,]\d+)?\#|\*+[^\W*][^*|()\n]*(?<=\S)\*+)(?!{_LETTER})",
+    re.IGNORECASE,
+)
+_ANY_SIGN = re.compile(  # that the labels below have; most texts have none
+    r"[()\[\]{}<>*#%&+~_=^°@↑↓/\\♪♫!（）［］【】｛｝＜＞：]|:(?!\S)|\?\?|^\s*\?|(?<!\S)[.…]|\b(?:sent-\w+|h+|sil|spn?|nsn|x{2,3}|yyy|www)\b",
+    re.IGNORECASE,
+)
+_LONG_PAUSE = re.compile(r"pause (?:\w+=\S+|[\d.,]+ ?\w{0,3})")  # [pause 2.5 s], <pause dur="1"/>
+_BOTH_SIDES = re.compile(r"^([A-Z@%]{1,5})\b(.*)\1$")  # <X so and so X>
+_WIDE = str.maketrans("（）［］【】｛｝＜＞", "()[][]{}<>")
+_TIME = re.compile(r"[\[<({#]?\d{1,2}:\d\d(?::\d\d)?(?:[-.,]\d+)?(?:\s*-+>?\s*\d{1,2}:\d\d[\d:.,]*)?[\])>}#]?")
+_LINE = re.compile(
+    rf"^([ \t]*(?:{_TIME.pattern}[ \t]+)?)([^\W_*]*[*\w][^:\n\[\](){{}}<>|]{{0,30}})(?::(?=\s|$)|：)", re.MULTILINE
+)
+_ROLE = re.compile(rf"(?:{'|'.join(TABLES['roles'].split())})(?:[ _.-]?(?:\d{{1,3}}|[a-z]))?", re.IGNORECASE)
+_INITIALS = re.compile(r"\*[A-Z0-9_]{1,12}|[A-Z]{1,4}\d{0,3}|[A-Z]{2,12}[ _-]?\d{1,3}")
+
+
+@lru_cache(maxsize=4096)
+def kind_of_phone(label: str) -> Kind | None:
+    """Return what a label among phones is, in small letters or capitals; None: it may be a phone."""
+    name = label.strip().lower().replace("ː", ":")
+    inside = name.strip("<>[](){}").strip()
+    in_brackets = inside != name
+    if name in PAUSES or label in PAUSES or _PAUSE.fullmatch(label):
+        return "pause"
+    if in_brackets and inside in _PAUSES_IN_BRACKETS and (len(inside) > 1 or name == "<p>"):
+        return "pause"
+    is_noise = name in UNCLEAR or (in_brackets and _is_event(inside)) or _NOISE.fullmatch(label)
+    return "noise" if is_noise else None
+
+
+def is_pause(label: str) -> bool:
+    """Return whether a label among phones means a pause."""
+    return kind_of_phone(label) == "pause"
+
+
+def is_unclear(label: str) -> bool:
+    """Return whether a label among phones means noise or unclear speech."""
+    return kind_of_phone(label) == "noise"
+
+
+class NonSpeech:
+    """Takes what is no speech out of transcripts, and counts it.
+
+    Parameters
+    ----------
+    ignored : iterable of str
+        More labels that are neither phones nor words.
+
+    Attributes
+    ----------
+    found : dict of str to Counter of str
+        By kind, what was taken out; under ``"word"``, what was not and may be no word.
+    """
+
+    def __init__(self, ignored: Iterable[str] = ()) -> None:
+        self._ignored = {label for each in ignored for label in (nfc(each), *map(str.strip, nfc(each).split(",")))}
+        self._ignored.discard("")
+        self.found: dict[str, Counter[str]] = {kind: Counter() for kind in ("pause", "noise", "mark", "said", "word")}
+        self._met: set[str] = set()
+
+    def words(self, text: str) -> list[str]:
+        """Return the words of a text in order, with `ANY` in place of noise.
+
+        Lines may begin with who speaks: ``INT:``, ``SPEAKER 1:``, or a name that most lines begin with.
+        """
+        tokens = text.split() if self._is_plain(text) else self._told(text)
+        self.found["word"].update(line for line in map(str.strip, text.splitlines()) if line.lower() in _MAY_BE_NONE)
+        return tokens
+
+    def _is_plain(self, text: str) -> bool:
+        """Return whether a text has nothing that may be taken out."""
+        return not self._ignored and _ANY_SIGN.search(text) is None
+
+    def _told(self, text: str) -> list[str]:
+        """Return the words of a text; several noises in a row are one."""
+        tokens: list[str] = []
+        for token in self._pieces(_PAIR.sub(self._inside, self._without_speakers(nfc(text.translate(_WIDE))))):
+            if token != ANY or tokens[-1:] != [ANY]:
+                tokens.append(token)
+        return tokens
+
+    def spoken(self, text: str) -> str:
+        """Return the words of a text without noise."""
+        return " ".join(token for token in self.words(text) if token not in (ANY, "(", ")"))
+
+    def phones(self, labels: Sequence[str], is_known: Callable[[str], bool], silence: str = "") -> list[str]:
+        """Return labels among phones, with `ANY` in place of noise and `silence`, if there is one, of pauses.
+
+        Parameters
+        ----------
+        labels : sequence of str
+        is_known : callable
+            Tells of a label whether the model has it, so that it stays.
+        silence : str
+            The label of silence of a model that lacks others.
+        """
+        written: list[str] = []
+        for label in labels:
+            text = self._phone(label, is_known, silence)
+            if text == label and not is_known(label):  # in a group, signs touch labels
+                text = "".join(self._phone(part, is_known, silence) for part in _SIGNS.split(label) if part)
+            if text and not (text in (silence, ANY) and text != label and written[-1:] == [text]):  # one after another
+                written.append(text)
+        return written
+
+    def absent(self) -> list[str]:
+        """Return the labels to ignore that did not occur."""
+        parts = {label: {*map(str.strip, label.split(","))} for label in self._ignored if "," in label}
+        whole = {label for label in parts if parts[label] & self._met}
+        return sorted(self._ignored - self._met - whole)
+
+    def notes(self, what: str, noise_as: str = "left out", silence: str = "") -> list[str]:
+        """Return in a line what was taken out of `what`, with counts, and in another what may be none."""
+        names = {
+            "pause": f"pauses, {f'written as {silence}' if silence else 'left out'}",
+            "noise": f"noise and unclear speech, {noise_as}",
+            "mark": "marks and speakers, left out",
+        }
+        parts = [f"{name}: {counted(self.found[kind], 12)}" for kind, name in names.items() if self.found[kind]]
+        lines = [f"no {what}: {'; '.join(parts)}"] if parts else []  # begins with one of `LEFT_OUT`
+        if said := +self.found["said"]:
+            lines.append(f"words in brackets, read without what is said of them: {counted(said, 12)}")
+        if doubtful := self.found["word"]:
+            lines.append(f"read as words, though they stand alone and may be none: {counted(doubtful)}")
+        return lines
+
+    def _take(self, kind: Kind, label: str) -> Iterator[str]:
+        """Count a label; yield what stands in its place."""
+        self.found[kind][" ".join(label.split())] += 1
+        if kind == "noise":
+            yield ANY
+
+    def _is_ignored(self, label: str) -> bool:
+        found = label if label in self._ignored else label.strip(".,;:!?")
+        if found in self._ignored:
+            self._met.add(found)
+        return found in self._ignored
+
+    def _phone(self, label: str, is_known: Callable[[str], bool], silence: str) -> str:
+        if label == ANY or label in tuple("()|"):
+            return label
+        if self._is_ignored(nfc(label)):
+            self.found["noise"][label] += 1
+            return ANY
+        if is_known(label):
+            return label
+        kind: Kind | None = kind_of_phone(label) or ("noise" if label.lower() in CODES else None)
+        if kind is None:
+            return label
+        self.found[kind][label] += 1
+        return ANY if kind == "noise" else silence
+
+    def _inside(self, match: re.Match[str]) -> str:
+        """Return the words between two tags."""
+        name = match["name"]
+        self.found["mark"][f"<{name}>"] += 1
+        return f" {match['inside']} "
+
+    def _without_speakers(self, text: str) -> str:
+        """Return a text without the names of who speaks at the beginning of its lines."""
+        labels = Counter(match[2].strip() for match in _LINE.finditer(text))
+        if not labels:
+            return text
+        lines = sum(map(bool, map(str.strip, text.splitlines())))
+        shouted = _LINE.sub("", text).isupper()
+
+        def is_speaker(label: str) -> bool:
+            if _ROLE.fullmatch(label) or label.startswith("*"):
+                return True
+            if _INITIALS.fullmatch(label) and (not shouted or len(label) == 1 or label[-1].isdigit()):
+                return True
+            named = sum(count for each, count in labels.items() if each[:1].isupper() and len(each.split()) < 4)
+            return labels[label] > 1 and label[:1].isupper() and 2 * named > lines
+
+        def without(match: re.Match[str]) -> str:
+            label = match[2].strip()
+            if not is_speaker(label):
+                return match[0]
+            self.found["mark"][f"{label}:"] += 1
+            return match[1]
+
+        return _LINE.sub(without, text)
+
+    def _pieces(self, text: str) -> Iterator[str]:
+        """Yield the words of a text, between its brackets and in them."""
+        done = 0
+        for match in _SPAN.finditer(text):
+            yield from self._bare(text[done : match.start()].split())
+            yield from self._bracketed(match[0])
+            done = match.end()
+        yield from self._bare(text[done:].split())
+
+    def _bracketed(self, span: str) -> Iterator[str]:
+        if self._is_ignored(span):
+            yield from self._take("noise", span)
+            return
+        kind, words = _kind_of_span(span)
+        if kind is not None:
+            yield from self._take(kind, span)
+        elif span[0] == "(":
+            yield from ("(", *self._pieces(words), ")")
+        elif words == span:  # of IPA
+            yield span
+        else:
+            self.found["said"][span] += words != span[1:-1].strip()
+            yield from self._pieces(words)
+
+    def _bare(self, tokens: Sequence[str]) -> Iterator[str]:
+        for k, token in enumerate(tokens):
+            if self._is_ignored(token):
+                yield from self._take("noise", token)
+                continue
+            beside = "".join((*tokens[k - 1 : k], *tokens[k + 1 : k + 2])) if k else ""
+            is_sum = any(map(str.isdigit, beside)) and not token.isalnum()  # 2 + 2
+            kind = None if is_sum else _kind_of_bare(token, len(tokens) == 1)
+            if kind is not None:
+                yield from self._take(kind, token)
+            elif token.strip(".…"):  # a full stop alone is no word
+                yield token
+
+
+def _kind_of_bare(token: str, alone: bool) -> Kind | None:
+    """Return what a word without brackets is; None: a word, or punctuation."""
+    name = token.rstrip(".,;:!") or token
+    if _BARE_MARK.fullmatch(token) or (_TIME.fullmatch(name) and name[0] == "#"):
+        return "mark"
+    if _BARE_PAUSE.fullmatch(name) or _PAUSE.fullmatch(name) or (alone and name == "SP"):
+        return "pause"
+    if _BARE_NOISE.fullmatch(name) or (alone and name == "?"):
+        return "noise"
+    return None
+
+
+def _kind_of_span(span: str) -> tuple[Kind | None, str]:
+    """Return what stands in brackets, or None and its words; IPA stays in its brackets."""
+    inside = span.strip("()[]{}<>#*").strip()
+    name = " ".join(inside.lower().split()).strip("!/;,")
+    if _PAUSE.fullmatch(f"({inside})") and (span[0] == "(" or inside.strip(".…")):  # [...] is left out by an author
+        return "pause", ""
+    if (name.replace(" ", "-") in _PAUSES_IN_BRACKETS and span != "(p)") or _LONG_PAUSE.fullmatch(name):
+        return "pause", ""
+    if span[0] == "#" or _TIME.fullmatch(inside) or name == "sic":
+        return "mark", ""
+    if (said := _SAID_WITH.fullmatch(inside)) and span[0] in "[<{" and not _is_event(said[1].lower()):
+        return None, said[1]
+    if _is_event(name) or re.fullmatch(r"x{2,3}|yyy|www|\?+|h+|hx", name) or span[:2] == "((" or span[0] == "*":
+        return "noise", ""
+    if span[0] == "(":
+        return None, inside
+    if not inside or (span[0] == "[" and inside[0] in "/:=%+^!<>*") or inside[0] == "/" or inside == "s":
+        return "mark", ""
+    if span[0] == "<" and len(inside.split()) > 1 and "=" not in inside:
+        return ("mark", "") if name.startswith("v ") else (None, _BOTH_SIDES.sub(r"\2", inside))  # VTT's <v Anna>
+    return (None, span) if is_surely_ipa(inside) else ("noise", "")
+
+
+def _is_event(name: str) -> bool:
+    """Return whether a text in small letters names a noise, such as ``laughs`` or ``loud background noise``."""
+    words = re.split(r"[\s_,/-]+", name.strip("-_=!?. "))
+    told = [word for word in words if word not in _WITH_EVENTS and not re.fullmatch(r"[\d:.]+", word)]
+    return "-".join(words) in _EVENTS or (bool(told) and all(word in _EVENTS for word in told))

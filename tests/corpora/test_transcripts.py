@@ -1,0 +1,67 @@
+"""Transcripts in tiers: which are phrases, and tiers of one name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from speechctc.audio.annotations import Interval, Tier, long_text
+from speechctc.core.errors import InputError
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions, read_transcript
+
+
+def written(path: Path, *tiers: tuple[str, str]) -> Path:
+    """Write a TextGrid of tiers with a name and labels, which a comma separates."""
+    spelled = [(name, [label.strip() for label in labels.split(",")]) for name, labels in tiers]
+    made = [
+        Tier(name, False, [Interval(k / 10, (k + 1) / 10, label) for k, label in enumerate(labels)])
+        for name, labels in spelled
+    ]
+    path.write_text(long_text(3.0, made))
+    return path
+
+
+def read(path: Path, **choice: object) -> Transcript:
+    return read_transcript(path, path.with_suffix(".wav"), TranscriptOptions(**choice))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("labels", "are_phrases"),
+    [
+        ("k, a, e n, s, a, t", False),
+        ("k a s a, t i, a", True),
+        ("yes, no, how are you", True),
+        ("mhm, the cat sat on the mat, mhm, yes, where was it", True),
+        ("the, cat, New York, sat, here", False),
+    ],
+)
+def test_most_labels_tell_whether_a_tier_holds_phrases(tmp_path: Path, labels: str, are_phrases: bool) -> None:
+    found = read(written(tmp_path / "a.TextGrid", ("phones", labels)))
+    assert bool(found.phrases) == are_phrases
+    assert found.labels == tuple(labels.replace(",", "").split())
+    spaced = next(label for label in labels.split(", ") if " " in label)
+    assert are_phrases or f"{spaced!r} at " in found.note
+    assert not are_phrases or not found.note
+
+
+def test_limits_that_are_asked_for_hold_whatever_the_labels(tmp_path: Path) -> None:
+    grid = written(tmp_path / "a.TextGrid", ("phones", "k, a, e n, s"))
+    assert len(read(grid, limits=True).phrases) == 4
+    plain = read(grid, limits=False)
+    assert not plain.phrases and not plain.note
+
+
+def test_a_name_of_two_tiers_is_no_choice(tmp_path: Path) -> None:
+    twice = written(tmp_path / "a.TextGrid", ("words", "the, cat"), ("words", "a, dog, ran"))
+    with pytest.raises(InputError, match="2 tiers are called 'words'; the first lacks 3 labels of the others"):
+        read(twice, labels="words")
+    spaced = written(tmp_path / "b.TextGrid", ("words", "the, cat"), ("words ", "a, dog"))
+    with pytest.raises(InputError, match="2 tiers are called 'words'"):
+        read(spaced, labels="words")
+
+
+def test_of_two_tiers_of_a_name_an_empty_one_is_passed_over(tmp_path: Path) -> None:
+    tiers = [Tier("words", False, []), Tier("words", False, [Interval(0, 1, "cat")])]
+    (tmp_path / "a.TextGrid").write_text(long_text(1.0, tiers))
+    assert read(tmp_path / "a.TextGrid", labels="words").labels == ("cat",)
