@@ -145,6 +145,12 @@ def score_boundaries_command(
     reference: Annotated[Path, Argument(help="A TextGrid or .PHN file, or a folder of them.")],
     hypothesis: Annotated[Path, Argument(help="A file, or a folder with files of the same names, to compare.")],
     tier: Annotated[str, Option(metavar="NAME", help="The tier of the TextGrids to compare.")] = "phones",
+    reference_tier: Annotated[
+        str | None, Option(metavar="NAME", help="That of the first side. Default: --tier.")
+    ] = None,
+    hypothesis_tier: Annotated[
+        str | None, Option(metavar="NAME", help="That of the second side. Default: --tier.")
+    ] = None,
     json_file: opt.JsonFile = None,
     overwrite: opt.Overwrite = False,
 ) -> None:
@@ -155,7 +161,7 @@ def score_boundaries_command(
     from speechctc.metrics.boundary_errors import score_boundaries
 
     check_places(overwrite, json_file)
-    result = score_boundaries(reference, hypothesis, tier)
+    result = score_boundaries(reference, hypothesis, reference_tier or tier, hypothesis_tier or tier)
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
 
 
