@@ -124,8 +124,8 @@ def score_boundaries(
             errors.setdefault(class_of(phone, arpabet), []).append(error)
     said = tuple(counted_alike(notes, with_numbers=True))
     if alike:
-        pairs = first_few([f"{label} as {to}" for label, to in sorted(alike.items())], 12)
-        said = (*said, f"labels of the second side are compared as the first spells them: {pairs}")
+        spelled = first_few([f"{label} as {to}" for label, to in sorted(alike.items())], 12)
+        said = (*said, f"labels of the second side are compared as the first spells them: {spelled}")
     return BoundaryScore(len(pairs), boundaries, {k: np.array(v) for k, v in errors.items()}, tuple(unmatched), said)
 
 

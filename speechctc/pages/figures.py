@@ -400,8 +400,9 @@ def measures_figure(rows: Sequence[Row], vowels: Collection[str], in_bark: bool 
     wide = min(len(groups), 2 if len(groups) < 5 else 3)
     high = -(-len(groups) // wide)
     figure = new_figure(9.0 if wide < 3 else 12.0, (6.0 if wide == 1 else 4.2) * high + 4.0)
-    parts = figure.subfigures(2, 1, height_ratios=((6.0 if wide == 1 else 4.2) * high, 4.0))
-    charts = parts[0].subplots(high, wide, squeeze=False, sharex=True, sharey=True).flatten()
+    parts: Any = figure.subfigures(2, 1, height_ratios=((6.0 if wide == 1 else 4.2) * high, 4.0))
+    upper, lower = parts
+    charts = upper.subplots(high, wide, squeeze=False, sharex=True, sharey=True).flatten()
     counts = Counter(row["phone"] for row in rows if row["phone"] in vowels)
     colours = {phone: VOWEL_COLOURS[k % len(VOWEL_COLOURS)] for k, (phone, _) in enumerate(counts.most_common())}
     for group, chart in zip(groups, charts, strict=False):
@@ -414,11 +415,11 @@ def measures_figure(rows: Sequence[Row], vowels: Collection[str], in_bark: bool 
         chart.set_axis_off()
     _set_axes(charts[0], [place for each in places.values() for place in each.values()])
     unit = "Bark" if in_bark else "Hz"
-    parts[0].supxlabel(f"F2, {unit}", fontsize=9)
-    parts[0].supylabel(f"F1, {unit}", fontsize=9)
+    upper.supxlabel(f"F2, {unit}", fontsize=9)
+    upper.supylabel(f"F1, {unit}", fontsize=9)
     what = f"vowels at their middle: tokens, mean, and ellipse of 95 % ({LEAST_TOKENS} tokens or more)"
-    parts[0].suptitle(what, fontsize=10, x=0.01, ha="left")
-    _durations(parts[1].subplots(), rows, groups, dict(zip(groups, COLOURS, strict=False)))
+    upper.suptitle(what, fontsize=10, x=0.01, ha="left")
+    _durations(lower.subplots(), rows, groups, dict(zip(groups, COLOURS, strict=False)))
     return figure
 
 

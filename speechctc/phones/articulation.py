@@ -142,6 +142,8 @@ def _one_spelling() -> dict[str, str]:
 _ONE_SPELLING = str.maketrans(_one_spelling())
 _TRADITIONS = {unicodedata.normalize("NFD", sign): to for sign, to in pairs(TABLES["traditions"]).items()}
 _PALATALISED = pairs(TABLES["palatalised"])
+_NEAREST = pairs(TABLES["nearest"])
+_ACCOMPANIED = re.compile("^[kgɡŋqɢɴ](?=[ʘǀǁǃǂ])")
 _CLOSURE = re.compile("([tʈc]|[dɖɟ])[\u032a\u033a\u033b\u031f\u0320]*(?=[szʃʒʂʐɕʑ])")
 
 
@@ -307,8 +309,8 @@ def _ranked(phone: str, known: Sequence[str], arpabet: bool, known_arpabet: bool
 
 
 def _on_chart(label: str) -> str:
-    """Return a label with the symbols of the chart, if it has others."""
-    return label if sounds_of(label) else spelling(label)
+    """Return a label with the symbols of the chart, if it has others; of a click with an accompaniment, the click."""
+    return _ACCOMPANIED.sub("", label if sounds_of(label) else spelling(label))
 
 
 @lru_cache(maxsize=4096)
@@ -337,6 +339,7 @@ def _match(phone: str, known: Sequence[str], arpabet: bool, known_arpabet: bool)
         return Match(table, "table")
     apart = _ranked(phone, known, arpabet, known_arpabet)
     ours = _on_chart(ipa(phone, arpabet)[0])
+    ours = _NEAREST.get(_letters(ours), ours)
     symbols = {label: ipa(label, known_arpabet)[0] for label in apart}
     of_letter = [label for label in apart if _letters(symbols[label]) == _letters(ours)]
     others = [label for label in apart if not of_letter or _letters(symbols[label]) != spelling(symbols[label])]

@@ -134,6 +134,11 @@ def test_labels_that_mean_one_phone_have_one_spelling() -> None:
         assert len({spelling(label) for label in labels.split()}) == len(labels.split()), labels
 
 
+@pytest.mark.parametrize(("label", "near"), [("ɦ", "h"), ("ʜ", "ħ"), ("ɡǀ", "ǀ"), ("ŋǃ", "ǀ"), ("ɮ", "ɬ"), ("ɢ", "ɡ")])
+def test_letters_that_ipa_lacks_are_heard_as_their_kin(label: str, near: str) -> None:
+    assert match_phones([label, "ʃ"], read_inventory(MODELS["ipa"].folder).phones)[label] == Match(near, "nearness")
+
+
 @pytest.mark.parametrize(
     ("labels", "known", "heard"),
     [
