@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.audio import ffmpeg
+from speechctc.audio.tracks import Channel, named
 from speechctc.core.errors import InputError, first_few, printable
 from speechctc.core.files import numbered
 
@@ -20,7 +21,7 @@ CONTAINERS = ffmpeg.ENDINGS
 # Endings of recordings in a folder, in any letter case. A file that is named itself may have any ending.
 ENDINGS = SOUND + CONTAINERS
 # Endings of sound files that are not read.
-NOT_READ = tuple(".ape .avi .dss .ds2 .dvf .m4b .m4p .mpc .mpg .mts .pcm .ra .raw .rm .shn .tta .voc .vox .wv".split())
+NOT_READ = tuple(".ape .dss .ds2 .dvf .flv .m4p .mpc .mpg .pcm .ra .raw .rm .shn .tta .voc .vox .wv".split())
 
 # Endings of transcripts with tiers; of several for one recording, the first in this order is read.
 TIERS = (".textgrid", ".eaf")
@@ -38,7 +39,7 @@ class Recording(NamedTuple):
     path : Path
     name : Path
         The name of its results: its path relative to the folder that was named, without the ending.
-    channel : int, optional
+    channel : int or Track, optional
         The channel to read, counted from 1; None: the mean of all.
     speaker : str
         ``""`` where that is not known.
@@ -46,16 +47,16 @@ class Recording(NamedTuple):
 
     path: Path
     name: Path
-    channel: int | None = None
+    channel: Channel | None = None
     speaker: str = ""
 
     @property
     def source(self) -> str:
         """What is read, in words."""
-        return str(self.path) if self.channel is None else f"{self.path} (channel {self.channel})"
+        return named(str(self.path), self.channel)
 
 
-def find_recordings(arguments: Iterable[Path], channel: int | None = None) -> list[Recording]:
+def find_recordings(arguments: Iterable[Path], channel: Channel | None = None) -> list[Recording]:
     """Return the recordings that files, folders (at any depth) and patterns name, each once, in order.
 
     Files that do not exist are included; reading them gives the error. Where two files of a folder differ only in the

@@ -134,6 +134,8 @@ Dereverb = Annotated[When | None, Option("--dereverb", help=
     "but not for scores of phones. Default: the model's own setting, which is auto if you did not change it.")]
 Channel = Annotated[int | None, Option("--channel", metavar="N", min=1, help=
     "Read only this channel of the recordings; 1 is the first (left). Default: the mean of all channels.")]
+Track = Annotated[int | None, Option("--track", metavar="N", min=1, help=
+    "Read this sound track of videos that have several; 1 is the first. Default: the first.")]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=
     "Let the workers of a Dask cluster work on the recordings; its scheduler: tcp://HOST:8786.")]
 ConfigName = Annotated[str, Option("--config", help=

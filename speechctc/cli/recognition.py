@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from speechctc.audio.tracks import chosen
 from speechctc.cli import options as opt
 from speechctc.cli.options import new_reporter, say, show
 from speechctc.core.bundled import NAMES, bundled_folder
@@ -43,6 +44,7 @@ class Recordings:
     skip_existing: opt.SkipExisting = False
     skip_changed: opt.SkipChanged = False
     channel: opt.Channel = None
+    track: opt.Track = None
     dereverb: opt.Dereverb = None
     jobs: opt.Jobs = 0
     cluster: opt.Cluster = None
@@ -126,7 +128,9 @@ def _decode(given: Decode, audio: list[Path]) -> int:
     if str(audio[0]) != "-":
         check_some(audio)
     options = _output(given)
-    work = Work(given.jobs, given.alternatives, given.channel, given.live, given.raw, given.folder_cmn)
+    work = Work(
+        given.jobs, given.alternatives, chosen(given.track, given.channel), given.live, given.raw, given.folder_cmn
+    )
     place, device = _suited(given.model, given.language, LISTED), opt.Device.cpu if given.cluster else given.device
     choice = opt.ModelChoice(
         place,
@@ -286,7 +290,7 @@ def _align(given: Align | ScorePhones) -> None:
     placing = _placing(given, recogniser, labels, language, is_ipa)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
-    work = Work(given.jobs, channel=given.channel, cluster=given.cluster)
+    work = Work(given.jobs, channel=chosen(given.track, given.channel), cluster=given.cluster)
     status = align(recogniser, tasks, options, new_reporter(), placing, work, failed)
     if pages:
         show(pages.write(options, failed))

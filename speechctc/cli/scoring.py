@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from speechctc.audio.tracks import chosen
 from speechctc.cli import options as opt
 from speechctc.cli.options import check_places, new_reporter, show, show_scores, write_page
 from speechctc.core.bundled import NAMES
@@ -248,6 +249,7 @@ class Measure:
     bark: Annotated[bool, Option("--bark", help="The vowel chart of --plot is in Bark, not in Hz.")] = False
     overwrite: opt.Overwrite = False
     channel: opt.Channel = None
+    track: opt.Track = None
     cluster: opt.Cluster = None
     # fmt: on
 
@@ -279,7 +281,8 @@ def measure_command(given: Measure) -> None:
         number_of_formants=given.number_of_formants, pitch_floor=given.pitch_floor, pitch_ceiling=given.pitch_ceiling
     )
     formants = tuple(given.maximum_formant or ())
-    choice = Choice(given.textgrids, given.tier, given.words, given.channel, settings, formants, given.cluster)
+    channel = chosen(given.track, given.channel)
+    choice = Choice(given.textgrids, given.tier, given.words, channel, settings, formants, given.cluster)
     summary = Summary(bool(form))
     status = measure(given.audio, choice, options, summary, new_reporter())
     if summary.rows and given.picture:
@@ -401,6 +404,7 @@ def inspect_command(
     phone: Saliency = None,
     out: Annotated[Path, Option(metavar="DIR", help="The folder to write.")] = Path("inside"),
     channel: opt.Channel = None,
+    track: opt.Track = None,
     overwrite: opt.Overwrite = False,
 ) -> None:
     """Draw the inside of a model as PNG files and a page.
@@ -411,7 +415,7 @@ def inspect_command(
     from speechctc.stages.inspect import inspect, write_pictures
 
     recogniser = opt.load_recogniser(opt.ModelChoice(model, opt.Device.cpu))
-    found = inspect(recogniser, audio, layer, phone, channel)
+    found = inspect(recogniser, audio, layer, phone, chosen(track, channel))
     title = f"Inside the model, listening to {audio.name}" if audio else "Inside the model"
     for path in write_pictures(found, out, title, recogniser.about, overwrite):
         show(f"wrote {path}")

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+from speechctc.audio.tracks import chosen, preferred
 from speechctc.config.schema import KEYS_OF_KIND, CorpusConfig
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
@@ -44,10 +45,10 @@ def read_corpus(config: CorpusConfig, needed: str = "train") -> Corpus:
         own = plugins.need("corpus", config.kind, tuple(KEYS_OF_KIND))
         read = plugins.guarded(f"corpus.kind={config.kind}", own)
     corpus: Corpus = read(config, needed).with_repeats()
-    if config.channel is None:
+    if (given := chosen(config.track, config.channel)) is None:
         return corpus
     splits = {
-        split: tuple(dataclasses.replace(each, channel=each.channel or config.channel) for each in part)
+        split: tuple(dataclasses.replace(each, channel=preferred(each.channel, given)) for each in part)
         for split, part in corpus.splits.items()
     }
     return dataclasses.replace(corpus, splits=splits)

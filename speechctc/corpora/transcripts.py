@@ -23,6 +23,7 @@ from speechctc.audio.annotations import (
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, origin_of, read_eaf
 from speechctc.audio.recordings import TIERS, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
+from speechctc.audio.tracks import Channel, words
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, first_few, plural
 from speechctc.core.parallel import attempt
@@ -457,9 +458,9 @@ def _merged(table: Path, rows: Sequence[Row], choice: TranscriptOptions) -> dict
     return merged
 
 
-def _of(name: str, channel: int | None) -> str:
-    """Return the name of the result of one channel among several."""
-    return f"{name}-{channel or 'all'}"
+def _of(name: str, channel: Channel | None) -> str:
+    """Return the name of the result of one channel or track among several."""
+    return f"{name}-{words(channel).replace(', ', '-').replace(' ', '').removeprefix('channel') or 'all'}"
 
 
 def _times(table: Path, row: Row) -> tuple[float, float]:

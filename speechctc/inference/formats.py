@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, cast
 
+from speechctc.audio.tracks import Channel, fields, named, number_of
 from speechctc.core.errors import InputError, optional, with_extra
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class RecordingName(NamedTuple):
         As the user named it; see `shown`.
     id : str
         Unique, without spaces; in CTM.
-    channel : int, optional
+    channel : int or Track, optional
         The channel that was read, from 1; None: the mean of all.
     speaker : str
         ``""`` where that is not known.
@@ -68,13 +69,13 @@ class RecordingName(NamedTuple):
 
     file: str
     id: str
-    channel: int | None = None
+    channel: Channel | None = None
     speaker: str = ""
 
     @property
     def shown(self) -> str:
-        """The file, with its channel if one was chosen, in formats that have no other place for it."""
-        return self.file if self.channel is None else f"{self.file} (channel {self.channel})"
+        """The file, with the channel or track if one was chosen, in formats that have no other place for it."""
+        return named(self.file, self.channel)
 
 
 class Phones(Protocol):
@@ -295,7 +296,8 @@ class Ctm(Writer):
             yield f";; {_probability_line(name, result.log_probability)}"
         for _, start, end, phone, confidence in _rows(name, result, False, False):
             times = f"{start:.4f} {float(end) - float(start):.4f}"
-            yield f"{one_token(name.id)} {name.channel or 1} {times} {one_token(str(phone))} {confidence:.4f}\n"
+            place = f"{one_token(name.id)} {number_of(name.channel) or 1}"
+            yield f"{place} {times} {one_token(str(phone))} {confidence:.4f}\n"
 
 
 class Json(Writer):
@@ -303,7 +305,7 @@ class Json(Writer):
 
     def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
         """Yield the text of an object, phone by phone: an hour has some 40,000 phones."""
-        source = {"file": name.file} | ({} if name.channel is None else {"channel": name.channel})
+        source = {"file": name.file} | fields(name.channel)
         source |= {"speaker": name.speaker} if name.speaker else {}
         score = {} if result.score is None else {"score": round(result.score, 4)}  # it is that of segments
         own = replace(result, file=name.file, segments=()).to_dict() | {"phones": list(result.phones)}

@@ -19,6 +19,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import TAKEN
 from speechctc.audio.recordings import Recording, Siblings, ids, names_of
 from speechctc.audio.sound_file import channels_differ
+from speechctc.audio.tracks import Channel, number_of
 from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, counted_alike, plural, printable
 from speechctc.core.files import is_special
@@ -36,7 +37,7 @@ class Work(NamedTuple):
         Number of recordings to work on at a time; 0: the number of torch's threads.
     alternatives : int
         Number of other phones to name for each phone, in JSON and TextGrid.
-    channel : int, optional
+    channel : int or Track, optional
         The channel to read, from 1, of recordings for which no table names one; None: the mean of all.
     live : bool
         Recognise standard input as `Recogniser.stream` does: phones come at once, and a few are others.
@@ -51,7 +52,7 @@ class Work(NamedTuple):
 
     jobs: int = 0
     alternatives: int = 0
-    channel: int | None = None
+    channel: Channel | None = None
     live: bool = False
     raw_rate: int | None = None
     folder_cmn: bool = False
@@ -395,21 +396,24 @@ class ResultWriter:
                 self.failures.append((recording.path, f"{what}; rename it"))
 
     def _successes(self, advance: Advance) -> Iterator[tuple[Recording, RecordingName, Any]]:
-        """Yield the results; collect the failures, and notes on recordings that are cut short or have odd channels."""
+        """Yield the results; collect the failures, and notes on how recordings are read, and on odd channels."""
         names = self.options.names(self.recordings)
         for recording, name, result in zip(self.recordings, names, self.results, strict=True):
             if isinstance(result, InputError):
                 self.failures.append((recording.path, str(result)))
             else:
                 if recording.path != STDIN.path:
-                    self.notes += filter(None, (sound_file.cut_short(recording.path), self._hint(recording)))
+                    self.notes += filter(
+                        None, (sound_file.remark(recording.path, recording.channel), self._hint(recording))
+                    )
                 yield recording, name, result.renamed(self.options.symbols) if self.options.symbols else result
                 if getattr(result, "is_dereverberated", False):  # what is measured is not
                     self.rooms.append(recording.path)
             advance(1)
 
     def _hint(self, recording: Recording) -> str:
-        is_mixed = recording.channel is None and self._hints < MAX_HINTS and channels_differ(recording.path)
+        is_mean = number_of(recording.channel) is None and self._hints < MAX_HINTS
+        is_mixed = is_mean and channels_differ(recording.path, recording.channel)
         self._hints += is_mixed
         what = "its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
         last = " (not checked in further recordings)" if self._hints == MAX_HINTS else ""

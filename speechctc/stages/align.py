@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording
+from speechctc.audio.tracks import preferred
 from speechctc.core.errors import InputError, counted_alike, first_few
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
@@ -195,7 +196,7 @@ def align(
         The output cannot hold the results, or files that a person made or changed would be replaced.
     """
     placing = placing or Placing()
-    recordings = [task.recording._replace(channel=task.recording.channel or work.channel) for task in tasks]
+    recordings = [task.recording._replace(channel=preferred(task.recording.channel, work.channel)) for task in tasks]
     tasks = [task._replace(recording=recording) for task, recording in zip(tasks, recordings, strict=True)]
     options = check_out(recordings, options)
     note_if_uncalibrated(recogniser, options, reporter)

@@ -11,6 +11,7 @@ from typing import Any
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording
+from speechctc.audio.tracks import Channel
 from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.parallel import Result, WorkerEnded, map_in_threads, shared_among, threads
@@ -100,7 +101,7 @@ def worked_on(
         ) from None
 
 
-def _decode(alternatives: int, channel: int | None, recogniser: Decoder, path: Path, given: Path) -> Recognition:
+def _decode(alternatives: int, channel: Channel | None, recogniser: Decoder, path: Path, given: Path) -> Recognition:
     return replace(recogniser.decode(path, alternatives=alternatives, channel=channel), file=str(given))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
 from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
+from speechctc.audio.tracks import Channel, preferred
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, optional, with_extra
 from speechctc.core.parallel import attempt
@@ -66,7 +67,7 @@ class Choice(NamedTuple):
         several recordings of the same name may mean is refused.
     tier, words : str
         Names of the tiers of phones and words; the latter may be missing.
-    channel : int, optional
+    channel : int or Track, optional
         Of the recordings, from 1; None: the mean of all.
     settings : PraatSettings
     maximum_formants : sequence of str
@@ -78,7 +79,7 @@ class Choice(NamedTuple):
     textgrids: Path | None
     tier: str
     words: str
-    channel: int | None
+    channel: Channel | None
     settings: PraatSettings
     maximum_formants: Sequence[str] = ()
     cluster: str | None = None
@@ -93,7 +94,7 @@ class Labels(NamedTuple):
     beside: dict[str, dict[tuple[float, float], str]]
 
 
-Job = tuple[Path, tuple[Labels | InputError, int | None, float]]
+Job = tuple[Path, tuple[Labels | InputError, Channel | None, float]]
 
 
 @dataclass
@@ -265,10 +266,10 @@ def _job(
         notes.extend([(grid, note)] if note and fits else [])
         return labels
 
-    return recording.path, (attempt(read, recording.path), recording.channel or choice.channel, maximum)
+    return recording.path, (attempt(read, recording.path), preferred(recording.channel, choice.channel), maximum)
 
 
-def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, int | None, float]) -> list[Row]:
+def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, Channel | None, float]) -> list[Row]:
     """Return the rows of a recording, without its name and speaker."""
     labels, channel, maximum = job
     if isinstance(labels, InputError):
@@ -333,7 +334,7 @@ class Praat:
     Parameters
     ----------
     path : Path
-    channel : int, optional
+    channel : int or Track, optional
         From 1; None: the mean of all.
     settings : PraatSettings
 
@@ -343,10 +344,10 @@ class Praat:
         Length of the recording.
     """
 
-    def __init__(self, path: Path, channel: int | None, settings: PraatSettings) -> None:
+    def __init__(self, path: Path, channel: Channel | None, settings: PraatSettings) -> None:
         import parselmouth
 
-        rate = sound_file.info(path).rate
+        rate = sound_file.info(path, channel).rate
         samples, _ = sound_file.read(path, rate, channel)
         sound = parselmouth.Sound(samples.astype(np.float64), rate)
         self.seconds = len(samples) / rate

@@ -112,7 +112,7 @@ def sounds() -> list[Files]:
 def _audio() -> None:
     path = Path("a.wav")
     sound_file.info(path)
-    sound_file.cut_short(path)
+    sound_file.remark(path)
     sound_file.channels_differ(path)
     sound_file.read(path, RATE)
 
