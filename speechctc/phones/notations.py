@@ -218,13 +218,15 @@ def _written(phone: str, kind: Notation, to: str) -> str | None:
     if kind == to:
         return phone
     if kind == "arpabet":
-        spelling = ipa(phone, arpabet=True)[0]
-        sound = None if spelling == phone and len(phone) > 1 else spelling.replace("g", "ɡ")
+        usual = ipa(phone, arpabet=True)[0]
+        sound = None if usual == phone and len(phone) > 1 else usual.replace("g", "ɡ")
     else:
         sound = from_xsampa(phone) if kind == "xsampa" else phone
     if sound is None or to == "ipa":
         return sound
-    return to_xsampa(sound) if to == "xsampa" else _arpabet().get(plain(sound))
+    write = to_xsampa if to == "xsampa" else _arpabet().get
+    found = (write(spelled) for spelled in (sound if to == "xsampa" else plain(sound), spelling(sound)))
+    return next(filter(None, found), None)
 
 
 @cache
