@@ -313,7 +313,9 @@ def _measured_output(given: Measure) -> OutputOptions:
     if asked is None and form == "text" and (file is None or file.suffix.lower() in ("", ".txt")):
         form = "csv"
     if form not in MEASURED:
-        raise InputError(f"{file}: measure writes a table, which this name does not say", "name a file .csv or .xlsx")
+        raise InputError(
+            f"{file}: the table is text in CSV or a workbook, which this name does not say", "name a file .csv or .xlsx"
+        )
     if file is not None:
         refuse_input(file, given.audio)
     return OutputOptions(form, file, folder, given.overwrite, given.skip_existing, also=also)
