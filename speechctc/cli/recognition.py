@@ -178,7 +178,7 @@ class Transcribed(Recordings):
     words: Annotated[Path | None, Option(metavar="PLACE", help=
         "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid, .eaf, .WRD, .srt or .vtt; .ctm "
         "or .stm, also of many; a folder of such files named like the recordings; or a table with the columns id, "
-        "audio and words. Needs --language or --dictionary.")] = None
+        "audio and words. Needs --language or --dictionary, but for words in IPA.")] = None
     language: opt.WordLanguage = None
     dictionary: opt.Dictionary = None
     tier: Annotated[str | None, Option(metavar="NAME", help=
@@ -267,7 +267,7 @@ def _align(given: Align | ScorePhones) -> None:
     """Align recordings; `ScorePhones`: also say how well each phone was said."""
     from speechctc.corpora.transcripts import TranscriptOptions, find_tasks
     from speechctc.inference.output import Work
-    from speechctc.stages.align import align, in_own_languages, say_if_untaught
+    from speechctc.stages.align import align, in_ipa, in_own_languages, say_if_untaught
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")
@@ -283,9 +283,11 @@ def _align(given: Align | ScorePhones) -> None:
     failed: list[tuple[Recording, str]] = []
     if labels == "words" and not given.dictionary:
         named, tasks = in_own_languages(tasks, given.language, new_reporter())
-    recogniser = _load(given, given.language or named)
+    language = given.language or named
+    is_ipa = not (language or given.dictionary) and in_ipa(tasks, labels)
+    recogniser = _load(given, language, is_ipa)
     options = _with_symbols(options, recogniser, given.symbols)
-    placing = _placing(given, recogniser, labels, given.language or named)
+    placing = _placing(given, recogniser, labels, language, is_ipa)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
     work = Work(given.jobs, channel=chosen(given.track, given.channel), cluster=given.cluster)
@@ -296,11 +298,12 @@ def _align(given: Align | ScorePhones) -> None:
         raise typer.Exit(status)
 
 
-def _load(given: Align | ScorePhones, language: str | None) -> Recogniser:
+def _load(given: Align | ScorePhones, language: str | None, is_ipa: bool) -> Recogniser:
     """Load the model that aligns."""
+    place = _suited(given.model, language, is_ipa=is_ipa)
     inventory = given.inventory if isinstance(given, Align) else None
     device = opt.Device.cpu if given.cluster else given.device
-    choice = opt.ModelChoice(_suited(given.model, language), device, inventory=inventory, dereverb=given.dereverb)
+    choice = opt.ModelChoice(place, device, inventory=inventory, dereverb=given.dereverb)
     recogniser = opt.load_recogniser(choice)
     recogniser.boundaries = recogniser.boundaries if given.refine else None
     if given.intervals and recogniser.boundaries is None:
@@ -316,11 +319,11 @@ def _plan_pages(tasks: Sequence[Task], given: ScorePhones) -> SpeakerPages | Non
     return SpeakerPages.plan(tasks, given.by_speaker, given.before, given.symbols, given.overwrite)
 
 
-def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None) -> Placing:
+def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None, is_ipa: bool) -> Placing:
     """Return how transcripts are placed."""
     from speechctc.stages.align import choose_placing
 
-    how = given.misfits, given.silence, given.symbols == "own"
+    how = given.misfits, given.silence, given.symbols == "own", is_ipa
     placing = choose_placing(recogniser.inventory, labels, given.dictionary, language, *how)
     placing = placing._replace(
         show_intervals=given.intervals, first_variant=given.first_variant, ignored=tuple(given.ignore or ())
@@ -328,16 +331,19 @@ def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, languag
     return placing._replace(in_language=None) if given.language else placing
 
 
-def _suited(model: Path | None, language: str | None, *instead: str) -> Path | None:
-    """Return the model that is named, or `ipa` where none is, no run is here, and the language is not English.
+def _suited(model: Path | None, language: str | None, *instead: str, is_ipa: bool = False) -> Path | None:
+    """Return the model that is named, or `ipa` where none is, no run is here, and labels are IPA or not of English.
 
     `instead` is what to do without the language, for a message.
     """
     from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
     from speechctc.phones.espeak import Reader
 
-    if model is not None or not language or find_checkpoint(None, True) != BUILT_IN:
+    if model is not None or not (language or is_ipa) or find_checkpoint(None, True) != BUILT_IN:
         return model
+    if is_ipa or not language:
+        show("labels are IPA: --model ipa is used", err=True)
+        return Path("ipa")
     return None if Reader(language, *instead).language.partition("-")[0] == "en" else Path("ipa")
 
 
