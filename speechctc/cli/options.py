@@ -134,6 +134,8 @@ Dereverb = Annotated[When | None, Option("--dereverb", help=
     "but not for scores of phones. Default: the model's own setting, which is auto if you did not change it.")]
 Channel = Annotated[int | None, Option("--channel", metavar="N", min=1, help=
     "Read only this channel of the recordings; 1 is the first (left). Default: the mean of all channels.")]
+Track = Annotated[int | None, Option("--track", metavar="N", min=1, help=
+    "Read this sound track of videos that have several; 1 is the first. Default: the first.")]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=
     "Let the workers of a Dask cluster work on the recordings; its scheduler: tcp://HOST:8786.")]
 ConfigName = Annotated[str, Option("--config", help=
@@ -165,8 +167,8 @@ Model = Annotated[Path | None, Option("--model", metavar="DIR", help=
     f"{NAMES}. Default: the latest run in runs/, which is named on standard error.")]
 ModelOrBundled = Annotated[Path | None, Option("--model", metavar="DIR", help=
     "The model: the folder of a run (its best checkpoint is used) or of a checkpoint, or the name of a bundled model: "
-    f"{NAMES}. Default: the latest run in runs/, or else english, with another --language ipa; standard error names "
-    "it.")]
+    f"{NAMES}. Default: the latest run in runs/, or else english, with another --language or labels in IPA ipa; "
+    "standard error names it.")]
 OnDevice = Annotated[Device, Option("--device", help="Where to compute; auto: on a CUDA GPU if there is one.")]
 Out = Annotated[str | None, Option("--out", metavar="PLACE", help=
     "Where to write. A name with an ending is one file for all recordings. A name without an ending, with a slash at "

@@ -19,17 +19,18 @@ Marks = Literal["keep", "strip", "split"]
 
 MARKS = ("tone", "stress", "length", "diacritics", "diphthongs", "affricates")
 _LABELS = ("ignore", "map", "notation", "segment", *MARKS, "dictionary", "language")
-_TIERS = ("root", "channel", "tier", "uncorrected", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
+_TIERS = ("root", "channel", "track", "tier", "uncorrected", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
-    "timit": ("root", "phones", "channel"),
-    "table": ("root", "channel", "tables", *_LABELS),
+    "timit": ("root", "phones", "channel", "track"),
+    "table": ("root", "channel", "track", "tables", *_LABELS),
     "textgrid": _TIERS,
     "elan": _TIERS,
-    "demo": ("root", "phones", "channel", "demo"),
-    "espeak": ("root", "phones", "channel", "language", "espeak"),
+    "labels": _TIERS,
+    "demo": ("root", "phones", "channel", "track", "demo"),
+    "espeak": ("root", "phones", "channel", "track", "language", "espeak"),
 }
 """By `corpus.kind`, the keys that describe one corpus: a config that changes the kind does not inherit them."""
-KEYS_OF_OWN = ("root", "channel", "options", *_LABELS)
+KEYS_OF_OWN = ("root", "channel", "track", "options", *_LABELS)
 """The same for a reader of one's own."""
 
 Tables = Path | tuple[Path, ...] | None
@@ -97,7 +98,7 @@ class EspeakConfig(Section):
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak"] | str
+    kind: Literal["timit", "table", "textgrid", "elan", "labels", "demo", "espeak"] | str
     """how the corpus is laid out on disk; or the name of a reader of one's own"""
     root: Path | None = None
     """folder of the corpus; for tables, the folder that audio paths are relative to"""
@@ -144,6 +145,8 @@ class CorpusConfig(Section):
     """labels of several consonants (tʃ, t͡s): one phone each, or split into a stop and a fricative"""
     channel: int | None = Field(None, ge=1)
     """channel of the recordings to read, counted from 1; null: the mean of all channels"""
+    track: int | None = Field(None, ge=1)
+    """sound track of videos to read, counted from 1; null: the first"""
     ignore: tuple[str, ...] = ()
     """labels to leave out because they are neither phones nor words, beside pauses and noise among words ([noise], sp,
     xxx), which are left out in any case (all kinds but timit and demo)"""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from speechctc.audio.tracks import Channel
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import read_bytes, read_tables
@@ -45,7 +46,7 @@ class Utterance:
     times : tuple of (float, float), optional
         Start and end of each phone in seconds from the start of the utterance, where the corpus has them; as long as
         `phones`.
-    channel : int, optional
+    channel : int or Track, optional
         The channel of the recording, counted from 1; None: the mean of all channels.
     stretch : (float, float), optional
         Start and end in the recording in seconds; None: the utterance is the whole recording.
@@ -60,7 +61,7 @@ class Utterance:
     phones: tuple[str, ...]
     speaker: str = ""
     times: tuple[tuple[float, float], ...] | None = None
-    channel: int | None = None
+    channel: Channel | None = None
     stretch: tuple[float, float] | None = None
     words: tuple[str, ...] = ()
     traits: tuple[tuple[str, str], ...] = ()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.dereverberation import AudioBlocks, Dereverberated, When
+from speechctc.audio.tracks import Channel
 from speechctc.config.encoder import find_encoder
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
@@ -159,7 +160,7 @@ class Decoder:
         """Return one with other parts, by the names that the constructor has for them."""
         return replace(self, **parts)
 
-    def centred_on(self, recordings: Iterable[str | Path], jobs: int = 0, channel: int | None = None) -> Self:
+    def centred_on(self, recordings: Iterable[str | Path], jobs: int = 0, channel: Channel | None = None) -> Self:
         """Return a decoder that expects what these files have in common: CMN by speaker, and so ``model.context``.
 
         They are of one speaker, microphone and room. The shorter a recording, the more its means are those of its
@@ -200,7 +201,7 @@ class Decoder:
         return self.replaced(checkpoint=checkpoint)
 
     def opened(
-        self, recording: str | Path | Any, rate: int | None, channel: int | None, dereverb: When | None = None
+        self, recording: str | Path | Any, rate: int | None, channel: Channel | None, dereverb: When | None = None
     ) -> Opening:
         """Open a file or samples as `streaming.opened` does, at the model's rate, dereverberated as its config says."""
         return opened(
@@ -250,21 +251,21 @@ class Decoder:
 
     @overload
     def decode(
-        self, recording: BinaryFile, rate: None = None, alternatives: int = 0, channel: int | None = None
+        self, recording: BinaryFile, rate: None = None, alternatives: int = 0, channel: Channel | None = None
     ) -> Recognition: ...
 
     @overload
     def decode(
-        self, recording: Several, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+        self, recording: Several, rate: int | None = None, alternatives: int = 0, channel: Channel | None = None
     ) -> Iterator[Recognition | InputError]: ...
 
     @overload
     def decode(
-        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: Channel | None = None
     ) -> Recognition: ...
 
     def decode(
-        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: Channel | None = None
     ) -> Recognition | Iterator[Recognition | InputError]:
         """Recognise a recording of any length, or each of several.
 
@@ -278,7 +279,7 @@ class Decoder:
             Hz, of samples; a file names its rate itself.
         alternatives : int
             Number of other phones to name for each phone.
-        channel : int, optional
+        channel : int or Track, optional
             The channel of a file to read, counted from 1; None: the mean of all.
 
         Returns
@@ -313,7 +314,11 @@ class Decoder:
         return self.decode_one(recording, rate, alternatives, channel)
 
     def decode_one(
-        self, recording: str | Path | Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+        self,
+        recording: str | Path | Any,
+        rate: int | None = None,
+        alternatives: int = 0,
+        channel: Channel | None = None,
     ) -> Recognition:
         """As `decode`, for one recording."""
         with self.opened(recording, rate, channel) as (name, blocks):
@@ -321,7 +326,11 @@ class Decoder:
             return Recognition(name, blocks.seconds, segments, is_dereverberated=blocks.changed)
 
     def decode_inside(
-        self, recording: str | Path, intervals: Sequence[Interval], alternatives: int = 0, channel: int | None = None
+        self,
+        recording: str | Path,
+        intervals: Sequence[Interval],
+        alternatives: int = 0,
+        channel: Channel | None = None,
     ) -> Recognition:
         """Recognise a file inside intervals in the order of time, and nothing between them.
 
@@ -353,7 +362,7 @@ class Decoder:
         recordings: Iterable[Any],
         jobs: int = 0,
         alternatives: int = 0,
-        channel: int | None = None,
+        channel: Channel | None = None,
         rate: int | None = None,
     ) -> Iterator[Recognition | InputError]:
         """Decode files or samples, several at a time.
@@ -401,7 +410,7 @@ class Decoder:
         return Stream(source, self._by_block(source, alternatives, LIVE_FRAMES, lookahead))
 
     def log_posteriors(
-        self, recording: str | Path | Any, rate: int | None = None, channel: int | None = None
+        self, recording: str | Path | Any, rate: int | None = None, channel: Channel | None = None
     ) -> Logits:
         """Return the log posteriors that decoding uses, (n_output_frames, classes): no phones where none speaks.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
+from speechctc.audio.tracks import Channel
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, shapes
@@ -130,7 +131,7 @@ class Recogniser(Decoder):
         recording: str | Path | Any,
         phones: str | Sequence[str],
         rate: int | None = None,
-        channel: int | None = None,
+        channel: Channel | None = None,
     ) -> Recognition:
         """Find the times of known phones in a recording of any length (forced alignment).
 
@@ -157,7 +158,7 @@ class Recogniser(Decoder):
         recording: str | Path | Any,
         items: Items,
         rate: int | None = None,
-        channel: int | None = None,
+        channel: Channel | None = None,
         phrases: Sequence[Phrase] = (),
         options: AlignOptions = AlignOptions(),  # noqa: B008
     ) -> Recognition:

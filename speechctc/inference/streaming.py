@@ -28,6 +28,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import Dereverberated, When
 from speechctc.audio.resampling import in_windows, resample_blocks
 from speechctc.audio.sound_file import BLOCK
+from speechctc.audio.tracks import Channel
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.core.errors import InputError
 from speechctc.features.activity import ActivityGate
@@ -83,7 +84,7 @@ def is_file(recording: Any) -> bool:
 
 @contextmanager
 def opened(
-    recording: str | Path | Any, rate: int | None, channel: int | None, model_rate: int, dereverb: When = "never"
+    recording: str | Path | Any, rate: int | None, channel: Channel | None, model_rate: int, dereverb: When = "never"
 ) -> Iterator[tuple[str, Dereverberated]]:
     """Open a file, or samples in memory.
 
@@ -94,7 +95,7 @@ def opened(
         that can seek is then put back there.
     rate : int or None
         Hz, of samples; None for a file.
-    channel : int or None
+    channel : int or Track, optional
         The channel of a file to read, counted from 1; None: the mean of all.
     model_rate : int
         Rate of the blocks, Hz.

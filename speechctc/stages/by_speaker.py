@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording, name_of, speaker_of
+from speechctc.audio.tracks import Channel, chosen
 from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_extra
 from speechctc.core.files import MOST_RESULTS, read_json
@@ -58,7 +59,7 @@ class Said(NamedTuple):
 
     speaker: str
     file: str
-    channel: int | None
+    channel: Channel | None
     phone: str
     score: float
     instead: str
@@ -165,8 +166,9 @@ def _said(result: dict[str, Any]) -> Iterator[Said]:
         best: Any = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
         instead = best["phones"] if best["probability"] > segment["probability"] else ""
         counts[number, phone] += 1
+        sound = chosen(result.get("track"), result.get("channel"))
         yield Said(
-            result["speaker"], result["file"], result.get("channel"), phone, segment["score"],
+            result["speaker"], result["file"], sound, phone, segment["score"],
             NOTHING if instead == OMITTED else instead, word, found["start"], found["end"],
             f"{text} {number} {phone} {counts[number, phone]}",
         )  # fmt: skip

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import When, as_decoded
 from speechctc.audio.sound_file import channels_differ
+from speechctc.audio.tracks import Track, track_of
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
 from speechctc.core.cluster import on_cluster, shared_recording
@@ -315,11 +316,13 @@ def _dictionary(counts: Counter[tuple[str, tuple[str, ...]]]) -> str:
 def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
     """Warn of recordings that are cut short, and of recordings with different channels that are averaged."""
     everything = corpus.utterances()
-    paths = sorted({utterance.audio for utterance in everything})
-    said = ((path, attempt(sound_file.cut_short, path)) for path in paths)  # extraction itself tells of errors
+    chosen = {(utterance.audio, track_of(utterance.channel)) for utterance in everything}
+    tracks = sorted(chosen, key=lambda each: (each[0], each[1] or 0))
+    read = ((path, number and Track(number)) for path, number in tracks)
+    said = ((path, attempt(partial(sound_file.remark, path), track)) for path, track in read)
     reporter.warn(*counted_alike([(path, damage) for path, damage in said if damage and isinstance(damage, str)], True))
     averaged = {utterance.audio for utterance in everything if utterance.channel is None}
-    infos = ((path, attempt(sound_file.info, path)) for path in paths if path in averaged)
+    infos = ((path, attempt(sound_file.info, path)) for path in sorted(averaged))
     several = [path for path, info in infos if not isinstance(info, InputError) and info.channels > 1][:COMPARED]
     mixed = listed("channels-differ", [path.name for path in several if channels_differ(path)])
     reporter.warn(*(finding.to_line() for finding in mixed))
@@ -386,7 +389,7 @@ def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) ->
 def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
     try:
         labels = tuple(phones.encode(utterance.phones))
-        samples, rate, _ = sound_file.info(utterance.audio)
+        samples, rate, _ = sound_file.info(utterance.audio, utterance.channel)
     except InputError as error:
         return Job(utterance, (), 0, error.what)
     if utterance.stretch is not None:

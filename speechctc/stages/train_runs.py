@@ -20,6 +20,7 @@ from speechctc.core.errors import InputError, columns, first_few
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
+from speechctc.corpora.label_tracks import BESIDE
 from speechctc.features.shards import count_phones, read_split
 from speechctc.inference.segmenter import Calibration
 from speechctc.stages.calibrate import calibrate_run
@@ -96,8 +97,9 @@ def _changed_labels(config: Config) -> list[str]:
     if not made.exists():
         return []
     paths = [path for split in SPLITS for path in corpus.tables.of(split)]
-    if corpus.root and corpus.kind in ("textgrid", "elan"):
-        paths += [path for path in files_below(corpus.root) if path.suffix.lower() in TIERS]
+    if corpus.root and corpus.kind in ("textgrid", "elan", "labels"):
+        endings = BESIDE if corpus.kind == "labels" else TIERS
+        paths += [path for path in files_below(corpus.root) if path.suffix.lower() in endings]
     extracted = made.stat().st_mtime
     return sorted(str(path) for path in paths if path.exists() and path.stat().st_mtime > extracted)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio.recordings import Siblings, find_recordings, left_out
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, of_disk
 from speechctc.inference.result import Recognition
 from speechctc.pages.timeline import SpectrogramSettings
 from speechctc.studio.document import Conflict, Document
@@ -173,10 +173,11 @@ class Folder:
             self.problems[name] = f"the TextGrid is not written: {error}; every correction is in the journal"
         self._rows[name] = self._row(document)
 
-    def put_recognised(self, name: str, result: Recognition) -> None:
-        """Keep what a model recognised in a recording that nobody has corrected."""
+    def put_recognised(self, name: str, result: Recognition, is_part: bool = False) -> None:
+        """Keep what a model recognised in a recording that nobody has corrected; a part only where there is nothing."""
         document = self.document(name)
-        document.put_recognised(result)
+        if not is_part or (result.segments and not document.phones):
+            document.put_recognised(result)
         self._rows[name] = self._row(document)
 
     def refresh(self, name: str, siblings: Siblings | None = None) -> None:
@@ -192,6 +193,10 @@ class Folder:
             self._write(name, document)  # what an interruption left
         except InputError as error:
             self._rows[name] = {"state": "unreadable", "problem": str(error)}
+        except OSError as error:
+            self._rows[name] = {"state": "unreadable", "problem": str(of_disk(error))}
+        except Exception as error:  # in a thread, as in `_write`
+            self._rows[name] = {"state": "unreadable", "problem": f"{type(error).__name__}: {error}"}
 
     def _row(self, document: Document) -> dict[str, Any]:
         phones = list(document.phones)
@@ -199,6 +204,7 @@ class Folder:
         return {
             "seconds": document.seconds,
             "state": document.state,
+            "revision": document.revision,
             "phones": len(phones),
             "checked": len(phones) if document.by_hand else sum(phone.checked for phone in phones),
             "whole": document.is_whole,
@@ -219,12 +225,19 @@ class Folder:
         order = ["recognised", "reading", "new", "corrected", "unreadable"]
         return sorted(rows, key=lambda row: (order.index(row["state"]), row.get("confidence") or 0.0, row["name"]))
 
-    def settle(self) -> None:
-        """Write every TextGrid that lacks changes, and wait for it."""
+    def settle(self, patience: float | None = None) -> bool:
+        """Write every TextGrid that lacks changes; return whether that was done within `patience`, in seconds."""
         for timer in list(self._timers.values()):
             timer.cancel()
-        for name, document in list(self._documents.items()):
-            self._write(name, document)
+
+        def write() -> None:
+            for name, document in list(self._documents.items()):
+                self._write(name, document)
+
+        writing = threading.Thread(target=write, daemon=True)  # a disk may never answer
+        writing.start()
+        writing.join(patience)
+        return not writing.is_alive()
 
     def wait(self) -> None:
         """Wait until the states of all recordings are known."""

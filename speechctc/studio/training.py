@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -361,12 +362,16 @@ class Training:
         return None
 
     def _curve(self, number: int) -> list[dict[str, Any]]:
-        lines = []
-        with suppress(OSError, ValueError, LookupError, TypeError):
-            for line in files.readable(self._round(number) / "run" / "metrics.jsonl").read_text("utf-8").splitlines():
+        points, text = [], ""
+        with suppress(OSError, ValueError):
+            text = files.readable(self._round(number) / "run" / "metrics.jsonl", files.MOST_JSON).read_text("utf-8")
+        for line in text.splitlines():
+            with suppress(ValueError, LookupError, TypeError, OverflowError, RecursionError):
                 entry = json.loads(line)
-                lines.append({key: entry[key] for key in ("epoch", "loss", "dev_loss", "dev_per", "minutes")})
-        return lines
+                point = {key: entry[key] for key in ("epoch", "loss", "dev_loss", "dev_per", "minutes")}
+                if all(map(_is_number, point.values())):  # else no point of a curve
+                    points.append(point)
+        return points
 
     def _rounds(self) -> list[int]:
         names = [path.name.removeprefix("round-") for path in self.folder.glob("round-*")]
@@ -379,11 +384,28 @@ class Training:
         """Return the state of a round; ``{}`` if it is not as a round writes it."""
         try:
             state: dict[str, Any] = files.read_json(self._round(number) / STATE)
-            held, trained = {*state.get("test", ())}, {*state.get("train", ())}
-            scores = [0 <= each["per"] for key in ("before", "after") if (each := state.get(key))]
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return state if _is_state(state) else {}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
             return {}
-        return state if all(scores) and all(isinstance(each, str) for each in held | trained) else {}
+
+
+def _is_state(state: dict[str, Any]) -> bool:
+    """Return whether values are as a round writes them, as far as the page shows them; else an error, or False."""
+    json.dumps(state, allow_nan=False)  # ValueError: the page could not be told
+    lists = [state.get(key, []) for key in ("test", "train", "forgotten", "rare")]
+    scores = [score for key in ("before", "after") if (score := state.get(key)) is not None]
+    numbers = [state.get("epochs", 0), *(score[key] for score in scores for key in ("per", "phones", "recordings"))]
+    texts = [state.get("state", ""), state.get("line", "")]
+    texts += [score[key] for score in scores for key in ("text", "caution")]
+    return (
+        all(isinstance(each, list) for each in lists)
+        and all(isinstance(each, str) for each in [*texts, *(name for names in lists for name in names)])
+        and all(_is_number(each) and each >= 0 for each in numbers)
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _plan(trained: Mapping[str, Sequence[Piece]], model: Path, phones: list[str], minutes: float) -> dict[str, Any]:

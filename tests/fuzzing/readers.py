@@ -24,6 +24,7 @@ import yaml
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, read_tiers, textgrid_text
 from speechctc.audio.eaf import eaf_text, find_media, read_eaf
+from speechctc.audio.label_files import is_label_file, read_label_file
 from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
 from speechctc.config.load import load_config, parse_config
 from speechctc.config.schema import Config, CorpusConfig, TablesConfig
@@ -111,7 +112,7 @@ def sounds() -> list[Files]:
 def _audio() -> None:
     path = Path("a.wav")
     sound_file.info(path)
-    sound_file.cut_short(path)
+    sound_file.remark(path)
     sound_file.channels_differ(path)
     sound_file.read(path, RATE)
 
@@ -174,6 +175,31 @@ def _eaf() -> None:
         read_spans(path)
     phone_tier([path])
     read_corpus(CorpusConfig(kind="elan", root=Path(), tier="*", phones="found", segment="ipa", tone="split"))
+
+
+def label_texts() -> list[Files]:
+    """Return label files of other programs."""
+    files = {
+        "a.txt": "0.0\t0.01\ta\n\\\t1\t2\n0.01\t0.03\tã b\n",
+        "a.lab": "0 100000 x^a-b+c=d@1\n100000 300000 x^b-c+d=e@2\n",
+        "b.lab": "signal a\n#\n 0.01 121 a; b\n 0.03 121 c\n",
+        "a.ctm": ";; c\na 1 0.0 0.01 a 0.9\nb 2 0.01 0.02 b\n",
+        "a.stm": "a 1 x 0.0 0.01 <o,f0> a b\n",
+        "a.srt": "1\n00:00:00,000 --> 00:00:00,010\n<u>a</u> b\n",
+        "a.vtt": "WEBVTT\n\nNOTE x\n\n00:00.000 --> 00:00.010\n<v A>a<00:00.005> &amp; b\n",
+        "b.txt": "@UTF8\n@Begin\n",
+    }
+    return with_sound([each for name, text in files.items() for each in texts(name, text, codes=["utf-8"])])
+
+
+def _label_file() -> None:
+    recording = Path("a.wav")
+    about = sound_file.info(recording) if recording.exists() else None
+    for path in (each for each in Path().iterdir() if each != recording and each.is_file()):
+        is_label_file(path)
+        with suppress(InputError):
+            found = read_label_file(path, recording, about)
+            assert found is None or all(0 <= each.start <= each.end for each in found.entries)
 
 
 def _map() -> None:
@@ -432,6 +458,7 @@ READERS: dict[str, Reader] = {
     "phn": Reader(lambda: texts("a.phn", PHN), _phn),
     "textgrid": Reader(lambda: texts("a.TextGrid", LONG, SHORT), _textgrid),
     "eaf": Reader(eafs, _eaf),
+    "labels": Reader(label_texts, _label_file),
     "map": Reader(lambda: texts("m.tsv", "r\tɹ\ntʃ\tt ʃ\nsp\t\n", "a;b\n", "aa ɑ\nsil\n"), _map),
     "table": Reader(tables, _table),
     "transcript": Reader(transcripts, _transcript),

@@ -60,7 +60,7 @@ export async function post(name, values = {}, body = {}) {
   return (await send(address(name, values), options)).json();
 }
 
-export async function postBytes(name, bytes) {
-  const options = { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: bytes };
-  return (await send(address(name, {}), options)).json();
+export async function postBytes(name, bytes, values = {}, more = {}) {
+  const options = { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: bytes, ...more };
+  return (await send(address(name, values), options)).json();
 }

@@ -179,8 +179,9 @@ function drawTiers() {
 function drawPhones(context, width) {
   context.textAlign = "center";
   let drawn = -10; // the pixel that the last phone reached, where many share one
-  for (let k = Math.max(phoneAt(view.start), 0); k < session.phones.length; k += 1) {
-    const phone = session.phones[k];
+  const phones = session.phones.length ? session.phones : session.heard;
+  for (let k = Math.max(phoneAt(view.start, phones), 0); k < phones.length; k += 1) {
+    const phone = phones[k];
     if (phone.start > end()) break;
     const left = toX(phone.start);
     const right = toX(phone.end);

@@ -10,7 +10,7 @@ import * as notation from "./notation.js";
 import * as panel from "./panel.js";
 import * as player from "./player.js";
 import * as pointer from "./pointer.js";
-import { session, onChange, open, reload, isSaving, choose, phoneAt } from "./session.js";
+import { session, onChange, open, reload, hearMore, isSaving, choose, phoneAt } from "./session.js";
 import * as tiles from "./tiles.js";
 import * as training from "./training.js";
 import { onView, resize, fit, show, zoom, view, end } from "./view.js";
@@ -24,6 +24,7 @@ const LATE = 5000; // otherwise
 let overview = null;
 let timer = 0;
 let clearing = 0;
+let seenRevision = null; // of the open recording, for which the labels were read again
 
 function tell(text) {
   part("message").textContent = text;
@@ -41,6 +42,7 @@ async function openRecording(name, time = 0) {
     tell(error.message);
     return;
   }
+  seenRevision = null;
   actions.forgetVisited();
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
   list.setOpened(name);
@@ -77,9 +79,8 @@ async function refresh() {
   clearTimeout(timer);
   let busy = false;
   try {
-    const before = overview;
     overview = await get("overview");
-    showOverview(before);
+    showOverview();
     busy = training.isRunning(overview.training) || Object.keys(overview.recognising).length > 0 || !overview.model.folder
       || overview.recordings.some((row) => row.state === "reading");
     busy = busy && !overview.model.problem;
@@ -96,7 +97,7 @@ function problem(text, from = "") {
   part("problem").dataset.from = from;
 }
 
-function showOverview(before) {
+function showOverview() {
   part("folder").textContent = overview.folder;
   list.update(overview.recordings, overview.recognising, overview.problems);
   showModels();
@@ -108,10 +109,21 @@ function showOverview(before) {
   if (part("problem").dataset.from !== "server") problem(lines.join(" "));
   part("recognise-new").disabled = !overview.model.folder || !overview.recordings.some((row) => row.state === "new");
   const row = overview.recordings.find((each) => each.name === session.name);
-  const old = before?.recordings.find((each) => each.name === session.name);
-  if (row && old && row.state !== old.state && row.state === "recognised" && !isSaving()) reload().then(chooseFirst);
+  showNewest(row);
   part("saved").textContent = savedText(row);
   if (!session.name && !window.opening) begin();
+}
+
+// Shows labels that came meanwhile, but not under the hands of who works on those before: that edit is of these.
+function showNewest(row) {
+  const isNew = row?.revision !== undefined && row.revision !== session.revision && row.revision !== seenRevision;
+  const isGrowing = row?.name in overview.recognising;
+  part("recognise").textContent = isGrowing ? "Stop" : "Recognise";
+  if (isGrowing && !session.phones.length) hearMore().catch(() => {});
+  const hasEnded = !isGrowing && session.heard.length > 0;
+  if (!(isNew || hasEnded) || isSaving() || panel.isTyping() || pointer.isDragging()) return;
+  seenRevision = row?.revision;
+  reload().then(chooseFirst);
 }
 
 function chooseFirst() {
@@ -162,6 +174,7 @@ function showRecording(what) {
     const checked = session.by_hand ? count : session.phones.filter((phone) => phone.checked).length;
     part("facts").textContent = `${list.duration(session.seconds)}, ${count} phones, ${checked} checked`;
   }
+  if (what === "heard") part("facts").textContent = `${list.duration(session.seconds)}, ${session.heard.length} phones so far`;
   part("undo").disabled = !session.undo;
   part("redo").disabled = !session.redo;
   const row = overview?.recordings.find((each) => each.name === session.name);
@@ -189,7 +202,10 @@ function connectButtons() {
   click("merge", actions.merge);
   click("insert", () => panel.focusLabel(true));
   click("delete", actions.remove);
-  click("recognise", () => tried(post("recognise", {}, { names: [session.name] })));
+  click("recognise", () => {
+    const route = session.name in overview.recognising ? "recognise/stop" : "recognise";
+    tried(post(route, {}, { names: [session.name] }));
+  });
   click("recognise-new", () => tried(post("recognise")));
   click("loop", () => {
     const on = part("loop").getAttribute("aria-pressed") !== "true";

@@ -97,6 +97,10 @@ export function focusLabel(insert = false) {
   input.select();
 }
 
+export function isTyping() {
+  return document.activeElement === input;
+}
+
 function leave() {
   inserting = false;
   show();
@@ -115,8 +119,7 @@ async function save() {
 
 export function show() {
   const phone = chosenPhone();
-  const typing = document.activeElement === input;
-  if (!typing) {
+  if (!isTyping()) {
     input.value = phone ? shown(phone.label) : "";
     input.disabled = !phone;
   }

@@ -12,6 +12,10 @@ const tiers = document.getElementById("tiers");
 const tip = document.getElementById("tip");
 let drag = null;
 
+export function isDragging() {
+  return drag !== null;
+}
+
 function place(event) {
   const box = stage.getBoundingClientRect();
   return { x: event.clientX - box.left - 1, y: event.clientY - box.top };

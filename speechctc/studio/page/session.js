@@ -14,6 +14,7 @@ export const session = {
   cursor: 0,
   selection: null, // [start, end] in seconds
   unknown: [],
+  heard: [], // phones of a recognition that is under way, of a recording without labels
 };
 
 const listeners = [];
@@ -40,18 +41,34 @@ export async function open(name) {
   await queue;
   const found = await get("recording", { recording: name });
   sounds.set(name, found.sound);
-  Object.assign(session, found, { phones: found.phones.map(phoneOf), chosen: -1, cursor: 0, selection: null });
+  const phones = found.phones.map(phoneOf);
+  Object.assign(session, found, { phones, heard: [], chosen: -1, cursor: 0, selection: null });
   changed("opened");
 }
 
-export async function reload() {
+// Shows the labels that the server has, after the edits that are under way.
+export function reload() {
+  queue = queue.then(read, read).catch(() => {}); // the next look at the folder tries again
+  return queue;
+}
+
+async function read() {
   const { chosen, cursor } = session;
   const found = await get("recording", { recording: session.name });
   sounds.set(session.name, found.sound);
-  Object.assign(session, found, { phones: found.phones.map(phoneOf) });
+  Object.assign(session, found, { phones: found.phones.map(phoneOf), heard: [] });
   session.chosen = Math.min(chosen, session.phones.length - 1);
   session.cursor = cursor;
   changed("labels");
+}
+
+// Takes what is known so far of the recognition that is under way.
+export async function hearMore() {
+  const { name } = session;
+  const found = await get("heard", { recording: name, first: session.heard.length });
+  if (name !== session.name || !found.phones.length) return;
+  session.heard.push(...found.phones.map(phoneOf));
+  changed("heard");
 }
 
 export function isSaving() {
@@ -70,10 +87,11 @@ export function edit(make, route = "edit") {
       const change = await post(route, { recording: name }, { ...request, revision: session.revision });
       if (name !== session.name) return change;
       session.phones.splice(change.at, change.remove, ...change.phones.map(phoneOf));
+      session.note = change.note || session.note;
       take(change);
       return change;
     } catch (error) {
-      if (error.status === 409) await reload();
+      if (error.status === 409) await read();
       throw error;
     } finally {
       pending -= 1;
@@ -96,12 +114,12 @@ export function chosenPhone() {
 }
 
 // The number of the phone at a time, or of the last one before it; -1 before the first.
-export function phoneAt(time) {
+export function phoneAt(time, phones = session.phones) {
   let low = 0;
-  let high = session.phones.length;
+  let high = phones.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (session.phones[middle].start <= time) low = middle + 1;
+    if (phones[middle].start <= time) low = middle + 1;
     else high = middle;
   }
   return low - 1;
