@@ -33,7 +33,13 @@ _BEYOND_CACHES = 2**24  # bytes of a gradient that fits into no cache
 # What `solve_one` takes: numbers of logits, and bytes of its workspace.
 _SMALL, _ROOM = 2**17, 2**20
 _ZERO = np.zeros(1, np.int64)
-_AT_ZERO = _ZERO.ctypes.data
+_ONE = {
+    "unchecked": 1,
+    "samples": 1,
+    "order": _ZERO.ctypes.data,
+    "target_offsets": _ZERO.ctypes.data,
+    "workspace_size": _ROOM,
+}
 _UNCHECKED = entry.Batch._fields.index("unchecked")
 
 # Bytes of the smallest gradient that is handled here.
@@ -86,8 +92,7 @@ def solve_one(logits: Tensor, given: Arguments, want_gradient: bool) -> tuple[Te
     """
     if given.scale != 1 or not _is_one(logits, given):
         return None
-    targets, frames, labels = given.tensors
-    reduce, dtype = given.reduction != "none", logits.dtype
+    reduce = given.reduction != "none"
     try:
         loss = torch.empty(() if reduce else 1, dtype=loss_type(logits), device="cpu")
         gradient = torch.empty_like(logits) if want_gradient else None
@@ -95,19 +100,16 @@ def solve_one(logits: Tensor, given: Arguments, want_gradient: bool) -> tuple[Te
     except (MemoryError, RuntimeError):
         return None
     by_frame, *_, by_class = logits.stride()
-    gradient_by_frame, *_, gradient_by_class = (by_frame, by_class) if gradient is None else gradient.stride()
+    gradient_by_frame, *_, gradient_by_class = (logits if gradient is None else gradient).stride()
     batch = entry.Batch(
-        unchecked=1,
-        samples=1,
-        order=_AT_ZERO,
-        frames=frames.data_ptr(),
-        labels=labels.data_ptr(),
-        target_offsets=_AT_ZERO,
+        **_ONE,
+        frames=given.input_lengths.data_ptr(),
+        labels=given.target_lengths.data_ptr(),
         weights=room,
         losses=loss.data_ptr(),
         logits=logits.data_ptr(),
         gradient=0 if gradient is None else gradient.data_ptr(),
-        targets=targets.data_ptr(),
+        targets=given.targets.data_ptr(),
         frame_stride=by_frame,
         class_stride=by_class,
         gradient_frame_stride=gradient_by_frame,
@@ -116,15 +118,14 @@ def solve_one(logits: Tensor, given: Arguments, want_gradient: bool) -> tuple[Te
         classes=logits.shape[-1],
         blank=given.blank,
         workspaces=room + 64,
-        workspace_size=_ROOM,
-        all_labels=targets.numel(),
-        whole=targets.dim() == 1,
+        all_labels=given.targets.numel(),
+        whole=given.targets.dim() == 1,
         packed=given.packed,
         reduce=reduce,
         mean=given.reduction == "mean",
         zero_infinity=given.zero_infinity,
     )
-    left = run_alone(entry.compiled_entry(dtype), batch)
+    left = run_alone(entry.compiled_entry(logits.dtype), batch)
     return None if left[_UNCHECKED] else (loss, gradient)
 
 

@@ -156,7 +156,7 @@ def ctc_loss(
         raise RuntimeError("ctc_loss has no forward-mode derivative: take torch.autograd.grad or torch.func.jacrev")
     if not is_compiling and _is_transformed():
         loss, _ = TransformedLoss.apply(logits, *given)  # type: ignore[no-untyped-call]
-    elif _is_seen(logits, *given.tensors):
+    elif is_seen(logits, *given.tensors):
         loss, _ = torch.ops.speechctc.ctc_loss(logits, *given, want_gradient and not defers_gradient(logits))
     elif want_gradient:  # past the operator, which takes longer to call than the loss of a short utterance
         loss = Loss.apply(logits, given)  # type: ignore[no-untyped-call]
@@ -174,7 +174,7 @@ def _check_choices(reduction: str, zero_infinity: bool, backend: str) -> None:
         raise ValueError(f"zero_infinity is {zero_infinity!r}; it must be True or False")
 
 
-def _is_seen(*tensors: Tensor) -> bool:
+def is_seen(*tensors: Tensor) -> bool:
     """Whether torch must see the loss as one operator: it compiles, traces or simulates, or the tensors are not plain.
 
     What is behind their addresses is not what such tensors stand for.
@@ -233,7 +233,7 @@ class TransformedLoss(torch.autograd.Function):
     def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
         """Compute both: whether an outer transform wants the gradient cannot be seen from here."""
         logits, given = arguments[0], Arguments(*arguments[1:])
-        if _is_seen(logits, *given.tensors):
+        if is_seen(logits, *given.tensors):
             seen: tuple[Tensor, Tensor] = torch.ops.speechctc.ctc_loss(logits, *given, True)
             return seen
         return evaluate(logits, given, True)
