@@ -190,7 +190,7 @@ def admit(b: Any, real: Any) -> bool:
     states = 2 * labels + 1
     b.alpha, b.longest_input, b.longest_target = frames * states if b.gradient else states, frames, labels
     layout = workspace_layout(b.alpha, frames, b.classes, labels, size_of(real))
-    return layout[-1] <= b.workspace_size
+    return bool(layout[-1] <= b.workspace_size)
 
 
 @njit_inline

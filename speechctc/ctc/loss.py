@@ -141,9 +141,9 @@ def ctc_loss(
     """
     is_compiling = torch.compiler.is_compiling()
     if not is_compiling and has_torch_function_variadic(logits, targets, input_lengths, target_lengths):
-        given = logits, targets, input_lengths, target_lengths
+        tensors = logits, targets, input_lengths, target_lengths
         others = blank, reduction, zero_infinity, backend
-        overridden: Tensor = handle_torch_function(ctc_loss, given, *given, *others, packed=packed, scale=scale)
+        overridden: Tensor = handle_torch_function(ctc_loss, tensors, *tensors, *others, packed=packed, scale=scale)
         return overridden
     _check_choices(reduction, zero_infinity, backend)
     if is_compiling or not torch._C._is_tracing():  # which would take what is compared for constants

@@ -220,8 +220,8 @@ def problem_of(logits: Tensor, given: Arguments, grad_output: Tensor | None = No
     frames, labels = in_memory(given.input_lengths), in_memory(given.target_lengths)
     samples = frames.shape[0] if packed else 1 if logits.dim() == 2 else logits.shape[1]
     if frames.shape[0] != samples or labels.shape[0] != samples:
-        given = f"{frames.shape[0]} input_lengths and {labels.shape[0]} target_lengths"
-        raise ValueError(f"there are {samples} samples, but {given}")
+        found = f"{frames.shape[0]} input_lengths and {labels.shape[0]} target_lengths"
+        raise ValueError(f"there are {samples} samples, but {found}")
     if samples == 0:
         raise ValueError("the batch is empty: a CTC loss needs at least one sample")
     for each, name in ((targets, "targets"), (frames, "input_lengths"), (labels, "target_lengths")):
