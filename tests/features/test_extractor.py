@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,9 +140,10 @@ def test_no_product_is_large_enough_for_blas_to_divide(
     given: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OpenBLAS takes one thread for up to 2^18 multiplications; more threads would wait for each other."""
-    config, sizes, matmul = parse_config(SETTINGS | {"features": given}, "test").features, [], np.matmul
+    config, matmul = parse_config(SETTINGS | {"features": given}, "test").features, np.matmul
+    sizes: list[int] = []
 
-    def noted(a: Rows, b: Rows, **options: Rows) -> Rows:
+    def noted(a: Rows, b: Rows, **options: Any) -> Any:
         sizes.append(a.shape[-2] * a.shape[-1] * b.shape[-1])
         return matmul(a, b, **options)
 
