@@ -10,10 +10,10 @@ const seen = () => end() - view.start;
 export const KEYS = [
   ["ArrowLeft", "previous phone", () => actions.step(-1)],
   ["ArrowRight", "next phone", () => actions.step(1)],
-  ["n", "least certain phone that you have not seen", actions.nextSuspect],
+  ["n", "next doubtful phone: the least certain that you have not seen", actions.nextSuspect],
   ["Enter", "change the label: type it, Enter saves, Escape leaves it", () => focusLabel()],
   ["1 to 9", "take what the model considered first to ninth", null],
-  ["c", "the label is right; go on with N", actions.confirm],
+  ["c", "the label is right; N goes on", actions.confirm],
   ["w", "the whole recording is right: every phone is checked", actions.confirmAll],
   ["s", "split at the cursor, or in the middle", actions.split],
   ["m", "merge with the next phone", actions.merge],
@@ -23,7 +23,7 @@ export const KEYS = [
   ["]", "the phone ends at the cursor", () => actions.moveEdge("end", session.cursor)],
   ["{", "move the phone's start to the model's best place", () => actions.snapEdge("start")],
   ["}", "move the phone's end to the model's best place", () => actions.snapEdge("end")],
-  ["a", "place again: forced alignment of the selection, or of all", actions.placeAgain],
+  ["a", "find the boundaries again: forced alignment of the selection, or of all", actions.placeAgain],
   ["z", "undo (Ctrl+Z too)", actions.undo],
   ["y", "redo (Ctrl+Y too)", actions.redo],
   ["Space", "play from the cursor or the selection; stop", actions.playOrStop],
@@ -57,11 +57,14 @@ export function connect(parts) {
   document.addEventListener("keydown", pressed);
   const rows = document.getElementById("key-rows");
   for (const [key, text] of KEYS) {
-    const row = rows.insertRow();
-    const name = document.createElement("kbd");
-    name.textContent = key.replace("Arrow", "");
-    row.insertCell().append(name);
-    row.insertCell().textContent = text;
+    const [row, name, what, kbd] = ["div", "dt", "dd", "kbd"].map((tag) => document.createElement(tag));
+    kbd.textContent = key.replace("Arrow", "");
+    what.textContent = text;
+    name.append(kbd);
+    row.append(name, what);
+    rows.append(row);
+    const button = document.querySelector(`[aria-keyshortcuts="${CSS.escape(key.length === 1 ? key.toUpperCase() : key)}"]`);
+    if (button) button.title = text;
   }
 }
 

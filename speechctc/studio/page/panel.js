@@ -48,14 +48,15 @@ export function setChart(rows) {
     group.className = "choices";
     group.setAttribute("role", "group");
     group.setAttribute("aria-label", name);
-    group.append(...symbols.map(symbolButton));
+    group.append(...symbols.map((symbol) => symbolButton(symbol, name)));
     chart.append(title, group);
   }
 }
 
-function symbolButton(symbol) {
+function symbolButton(symbol, name) {
   const button = document.createElement("button");
   button.type = "button";
+  button.title = name;
   button.textContent = isSign(symbol) ? `\u25cc${symbol}` : symbol;
   button.addEventListener("click", () => takeSymbol(symbol));
   button.addEventListener("pointerdown", (event) => event.preventDefault()); // the input keeps the focus
@@ -133,7 +134,7 @@ export function show() {
   if (key === drawn) return;
   drawn = key;
   groups.alternatives.replaceChildren(
-    ...others.map(([label, p], k) => choice(label, `${k + 1}: ${Math.round(100 * p)} %`, String(k + 1))),
+    ...others.map(([label, p], k) => choice(label, p < 0.005 ? "" : `${Math.round(100 * p)} %`, String(k + 1))),
   );
 }
 

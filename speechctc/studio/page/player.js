@@ -2,8 +2,11 @@
 
 import { signed } from "./api.js";
 import { setPlaying } from "./draw.js";
+import { session } from "./session.js";
+import { turnTo } from "./view.js";
 
 const audio = document.getElementById("audio");
+const follows = document.getElementById("follow");
 let part = null; // [start, stop]
 let loop = false;
 let frame = 0;
@@ -73,6 +76,7 @@ function follow() {
     audio.currentTime = start;
     if (audio.ended || audio.paused) audio.play().catch(stop);
   }
+  if (follows.checked && !session.moving) turnTo(audio.currentTime);
   setPlaying(audio.currentTime);
   frame = requestAnimationFrame(follow);
 }

@@ -80,7 +80,7 @@ function loadWave(key, values) {
   getBytes("wave", bounded)
     .then((bytes) => {
       tile.ready = new Int16Array(bytes);
-      arrived("wave");
+      arrived("wave", "whole");
     })
     .catch(() => waves.delete(key));
   return tile;
