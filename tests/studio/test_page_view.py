@@ -20,7 +20,8 @@ from selenium.webdriver.common.keys import Keys  # noqa: E402
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text  # noqa: E402
 from tests.browser import console, set_screen  # noqa: E402
 from tests.studio import page as browser  # noqa: E402
-from tests.studio.folders import write_labelled  # noqa: E402
+from tests.studio.folders import SONG, write_labelled  # noqa: E402
+from tests.tiny_model import write_song  # noqa: E402
 
 pytestmark = pytest.mark.slow
 SECONDS, PHONES, OTHERS = 8.0, 85, 23
@@ -99,7 +100,7 @@ def reopen(page: browser.Page, name: str) -> None:
     page.driver.execute_script("document.querySelector('#search').value = arguments[0]", name)
     page.driver.execute_script("document.querySelector('#search').dispatchEvent(new Event('input'))")
     page.wait("the row", lambda: page.driver.execute_script("return document.querySelectorAll('#list li').length") == 1)
-    page.click("#list button")
+    page.driver.execute_script("document.querySelector('#list button').click()")
     page.wait(name, lambda: page.session()["name"] == name)
     page.driver.execute_script("document.querySelector('#search').value = ''")
     page.driver.execute_script("document.querySelector('#search').dispatchEvent(new Event('input'))")
@@ -229,8 +230,7 @@ def test_one_button_is_the_next_to_press(tmp_path: Path, tiny_model: Path) -> No
         assert not page.driver.find_element("id", "play").is_displayed()
         for number in range(5):
             write_labelled(folder / f"b{number}.wav", list("abca"), seed=number)
-        write_sentence(folder / "a.wav")
-        (folder / "a.TextGrid").unlink()
+        write_song(folder / "a.wav", SONG)
         page.driver.execute_script("window.dispatchEvent(new Event('focus'))")
         page.wait("the files that came", lambda: page.text("#counts").startswith("6 recordings: 1 new"))
         page.wait("five corrected ones", lambda: primary(page) == ["open-training"])

@@ -168,7 +168,10 @@ function stepOfAxis() {
 }
 
 function drawAxis() {
-  const { context, width } = prepared(canvases.axis, 22);
+  const { context, width, height } = prepared(canvases.axis, 22);
+  context.fillStyle = colours.paper;
+  context.fillRect(0, 0, width, height);
+  if (!session.name) return;
   const step = stepOfAxis();
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   context.fillStyle = colours.soft;
