@@ -148,7 +148,8 @@ def test_every_text_on_a_canvas_can_be_read(sentence: browser.Page, dark: bool) 
     texts = [each for each in drawn(sentence) if each["under"]]
     assert {each["canvas"] for each in texts} >= {"tiers", "axis", "spectrogram"}
     for each in texts:
-        under, ink = luminance(np.reshape(each["under"], (-1, 4))), luminance(each["ink"])
+        pixels = np.reshape(each["under"], (-1, 4))  # what is not opaque is outside of the canvas
+        under, ink = luminance(pixels[pixels[:, 3] == 255]), luminance(each["ink"])
         contrast = (np.maximum(under, ink) + 0.05) / (np.minimum(under, ink) + 0.05)
         assert np.mean(contrast >= LEAST_CONTRAST) > 0.8, (each["canvas"], each["text"], np.median(contrast))
 
@@ -174,7 +175,7 @@ def test_a_boundary_moves_while_it_is_dragged_with_its_time(sentence: browser.Pa
     hand.move_by_offset(4, 0).perform()
     moving = ask(sentence, "session.moving")
     assert f"Boundary {moving['time']:.3f} s" in sentence.text("#readout") and before[9][1] < moving["time"]
-    assert sentence.phones() == before and sentence.driver.execute_script("return tip.hidden")
+    assert sentence.phones() == before
     ActionChains(sentence.driver).release().perform()
     sentence.saved()
     after = sentence.phones()
@@ -234,6 +235,7 @@ def test_one_button_is_the_next_to_press(tmp_path: Path, tiny_model: Path) -> No
         page.driver.execute_script("window.dispatchEvent(new Event('focus'))")
         page.wait("the files that came", lambda: page.text("#counts").startswith("6 recordings: 1 new"))
         page.wait("five corrected ones", lambda: primary(page) == ["open-training"])
+        reopen(page, "a.wav")
         assert page.text("#hint").startswith("No phones yet: Recognise")
         for number in range(1, 5):
             (folder / f"b{number}.wav").unlink()

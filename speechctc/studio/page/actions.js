@@ -13,12 +13,7 @@ export function onTell(listener) {
 }
 
 async function tried(work) {
-  try {
-    return await work;
-  } catch (error) {
-    tell(error.message);
-    return null;
-  }
+  return work.catch((error) => tell(error.message)); // then it is undefined
 }
 
 function withChosen(request) {
@@ -82,7 +77,7 @@ export function moveEdge(edge, time, phone = session.chosen) {
 // Moves an edge of the chosen phone to where the model finds the boundary.
 export async function snapEdge(edge) {
   const left = edge === "start" ? session.chosen - 1 : session.chosen;
-  const best = await tried(get("boundary", { recording: session.name, phone: left }));
+  const best = await tried(bestBoundary(left));
   if (best) await moveEdge("end", best.time, left);
 }
 

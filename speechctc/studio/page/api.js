@@ -36,7 +36,7 @@ export function address(name, values) {
 
 async function answered(response) {
   if (response.ok) return response;
-  if (response.status === 403) throw new Refused("this page may not read the folder: open the whole address that the studio printed when it was started last, with its token; this page goes on then", 403);
+  if (response.status === 403) throw new Refused("this page has no token of the studio that runs: open the whole address that it printed; this page goes on then", 403);
   let message = (await response.text().catch(() => "")) || `the server answered ${response.status}`;
   try {
     message = JSON.parse(message).error;
@@ -70,12 +70,14 @@ export async function getBytes(name, values, signal) {
   return (await send(address(name, values), { signal })).arrayBuffer();
 }
 
-export async function post(name, values = {}, body = {}) {
-  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  return (await send(address(name, values), options)).json();
+async function sent(name, values, type, body, more = {}) {
+  return (await send(address(name, values), { method: "POST", headers: { "Content-Type": type }, body, ...more })).json();
 }
 
-export async function postBytes(name, bytes, values = {}, more = {}) {
-  const options = { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: bytes, ...more };
-  return (await send(address(name, values), options)).json();
+export function post(name, values = {}, body = {}) {
+  return sent(name, values, "application/json", JSON.stringify(body));
+}
+
+export function postBytes(name, bytes, values = {}, more = {}) {
+  return sent(name, values, "application/octet-stream", bytes, more);
 }

@@ -1,5 +1,6 @@
 // Draws the recording: all of it, waveform, spectrogram, axis, tiers, and over them cursor and selection.
 
+import { part } from "./dom.js";
 import { session, phoneAt, TOUCH } from "./session.js";
 import { view, toX, end } from "./view.js";
 import * as tiles from "./tiles.js";
@@ -12,9 +13,9 @@ const SMALL = 12; // of one that stands over or under it
 const BASES = [12, 45]; // of those
 export const OTHER = 24; // and of each other tier
 const canvases = Object.fromEntries(
-  ["whole", "wave", "spectrogram", "axis", "tiers", "over"].map((id) => [id, document.getElementById(id)]),
+  ["whole", "wave", "spectrogram", "axis", "tiers", "over"].map((id) => [id, part(id)]),
 );
-const stage = document.getElementById("stage");
+const stage = part("stage");
 let colours = {};
 let playing = null; // the time that is heard
 
@@ -43,18 +44,13 @@ export function draw(...names) {
   for (const name of names.length ? names : Object.keys(DRAWN)) due.add(name);
 }
 
-// In a low window, sound, labels and buttons are seen together.
-function heights() {
-  return window.innerHeight < 600 ? { wave: 45, spectrogram: 110 } : { wave: 90, spectrogram: 220 };
-}
-
-function prepared(canvas, height = Number(canvas.getAttribute("data-height"))) {
+function prepared(canvas, height = canvas.clientHeight) {
   const ratio = window.devicePixelRatio || 1;
   const width = stage.clientWidth;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
-    canvas.style.height = `${height}px`;
+    if (height !== canvas.clientHeight) canvas.style.height = `${height}px`;
   }
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -88,7 +84,7 @@ function drawPairs(context, tile, start, scale, height, most) {
 }
 
 function drawWhole() {
-  const { context, width, height } = prepared(canvases.whole, 36);
+  const { context, width, height } = prepared(canvases.whole);
   if (!session.name) return;
   const scale = width / session.seconds;
   context.strokeStyle = colours.soft;
@@ -108,7 +104,7 @@ function drawWhole() {
 }
 
 function drawWave() {
-  const { context, width, height } = prepared(canvases.wave, heights().wave);
+  const { context, width, height } = prepared(canvases.wave);
   context.fillStyle = colours.paper;
   context.fillRect(0, 0, width, height);
   if (!session.name) return;
@@ -120,7 +116,7 @@ function drawWave() {
 }
 
 function drawSpectrogram() {
-  const { context, width, height } = prepared(canvases.spectrogram, heights().spectrogram);
+  const { context, width, height } = prepared(canvases.spectrogram);
   context.fillStyle = "#ffffff";
   context.fillRect(0, 0, width, height);
   if (!session.name) return;
@@ -133,7 +129,11 @@ function drawSpectrogram() {
   }
   for (const tile of found) {
     if (tile.image) context.drawImage(tile.image, toX(tile.start), 0, tile.seconds * view.scale, height);
-    else grey(context, tile, height);
+    else {
+      context.fillStyle = "#e4e4e4"; // it is not computed yet
+      context.fillRect(toX(tile.start), 0, tile.seconds * view.scale, height);
+      context.fillStyle = "#ffffff";
+    }
   }
   const last = toX(session.seconds);
   if (last < width) context.fillRect(last, 0, width - last, height);
@@ -151,13 +151,6 @@ function drawSpectrogram() {
   }
 }
 
-// What is not computed yet.
-function grey(context, tile, height) {
-  context.fillStyle = "#e4e4e4";
-  context.fillRect(toX(tile.start), 0, tile.seconds * view.scale, height);
-  context.fillStyle = "#ffffff";
-}
-
 const LONG_STEPS = [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400]; // seconds
 
 function stepOfAxis() {
@@ -168,7 +161,7 @@ function stepOfAxis() {
 }
 
 function drawAxis() {
-  const { context, width, height } = prepared(canvases.axis, 22);
+  const { context, width, height } = prepared(canvases.axis);
   context.fillStyle = colours.paper;
   context.fillRect(0, 0, width, height);
   if (!session.name) return;
@@ -298,14 +291,8 @@ function drawTier(context, tier, top, width) {
   context.fillStyle = colours.line;
   context.fillRect(0, top, width, 1);
   context.font = `13px ${colours.phones}`;
-  let low = 0;
-  let high = tier.entries.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (tier.entries[middle][1] < view.start) low = middle + 1;
-    else high = middle;
-  }
-  for (let k = low; k < tier.entries.length && tier.entries[k][0] <= end(); k += 1) {
+  const first = tier.entries.findIndex(([, stop]) => stop >= view.start);
+  for (let k = Math.max(first, 0); k < tier.entries.length && tier.entries[k][0] <= end(); k += 1) {
     const [start, stop, label] = tier.entries[k];
     const left = toX(start);
     const right = tier.points ? left + 60 : toX(stop);
@@ -338,7 +325,7 @@ function drawTier(context, tier, top, width) {
 }
 
 export function drawOver() {
-  const sound = heights().wave + heights().spectrogram;
+  const sound = canvases.wave.clientHeight + canvases.spectrogram.clientHeight;
   const { context, height } = prepared(canvases.over, sound + 22 + tiersHeight());
   if (!session.name) return;
   if (session.selection) {

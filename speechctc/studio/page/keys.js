@@ -1,10 +1,11 @@
 // The keys: one table, from which the help is made too.
 
 import * as actions from "./actions.js";
+import { made, part } from "./dom.js";
 import { view, zoom, scroll, fit, end } from "./view.js";
 import { session } from "./session.js";
 
-const button = (id) => () => document.getElementById(id).click();
+const button = (id) => () => part(id).click();
 const seen = () => end() - view.start;
 
 export const KEYS = [
@@ -55,13 +56,11 @@ let nextRecording = () => {};
 export function connect(parts) {
   ({ focusLabel, nextRecording } = parts);
   document.addEventListener("keydown", pressed);
-  const rows = document.getElementById("key-rows");
+  const rows = part("key-rows");
   for (const [key, text] of KEYS) {
-    const [row, name, what, kbd] = ["div", "dt", "dd", "kbd"].map((tag) => document.createElement(tag));
-    kbd.textContent = key.replace("Arrow", "");
-    what.textContent = text;
-    name.append(kbd);
-    row.append(name, what);
+    const [row, name] = [made("div"), made("dt")];
+    name.append(made("kbd", key.replace("Arrow", "")));
+    row.append(name, made("dd", text));
     rows.append(row);
     const button = document.querySelector(`[aria-keyshortcuts="${CSS.escape(key.length === 1 ? key.toUpperCase() : key)}"]`);
     if (button) button.title = text;
@@ -69,7 +68,7 @@ export function connect(parts) {
 }
 
 export function changeSpeed(way) {
-  const select = document.getElementById("speed");
+  const select = part("speed");
   const next = select.selectedIndex + way;
   if (next < 0 || next >= select.options.length) return;
   select.selectedIndex = next;

@@ -1,11 +1,14 @@
 // The list of recordings: found by name, filtered and ordered; only what is seen of it is drawn.
 
-const box = document.getElementById("list-box");
-const list = document.getElementById("list");
-const search = document.getElementById("search");
-const filter = document.getElementById("filter");
-const order = document.getElementById("order");
-const counts = document.getElementById("counts");
+import { made, part } from "./dom.js";
+import { percent } from "./notation.js";
+
+const box = part("list-box");
+const list = part("list");
+const search = part("search");
+const filter = part("filter");
+const order = part("order");
+const counts = part("counts");
 const HEIGHT = 56; // pixels of a row, as in studio.css
 const AROUND = 6; // rows that are drawn above and below what is seen
 const STATES = {
@@ -58,23 +61,14 @@ export function plural(count, word) {
   return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 }
 
+// A recording keeps its place while it is corrected; the order is new when others are found or recognised.
 export function update(found, recognising, problems) {
   working = { recognising, problems };
-  if (keepsOrder(found)) rows = inOrder(found);
-  else rows = [...found].sort(ORDERS[order.value]);
+  const before = new Map(rows.map((row, k) => [row.name, { k, state: row.state }]));
+  const stays = ({ name, state }) => before.has(name) && (state === "corrected" || state === before.get(name).state);
+  const isSame = rows.length === found.length && found.every(stays);
+  rows = [...found].sort(isSame ? (a, b) => before.get(a.name).k - before.get(b.name).k : ORDERS[order.value]);
   find();
-}
-
-// A recording keeps its place while it is corrected; the order is new when others are found or recognised.
-function keepsOrder(now) {
-  const before = new Map(rows.map((row) => [row.name, row.state]));
-  const isWorkedOn = (row) => before.get(row.name) === row.state || row.state === "corrected";
-  return rows.length === now.length && now.every((row) => before.has(row.name) && isWorkedOn(row));
-}
-
-function inOrder(now) {
-  const found = new Map(now.map((row) => [row.name, row]));
-  return rows.map((row) => found.get(row.name));
 }
 
 export function setOpened(name) {
@@ -124,28 +118,20 @@ function draw() {
   if (focused) list.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
 
+const isGuessed = ({ confidence }) => (confidence ?? null) !== null;
+
 function item(row, number) {
-  const button = document.createElement("button");
+  const button = made("button");
   button.dataset.name = row.name;
   button.title = row.name;
   button.setAttribute("aria-current", String(row.name === opened));
-  const add = (kind, text) => {
-    const span = document.createElement("span");
-    span.className = kind;
-    span.textContent = text;
-    button.append(span);
-    return span;
-  };
-  add("file", row.name);
-  add("length", duration(row.seconds));
-  add("state", state(row));
-  if (row.confidence !== null && row.confidence !== undefined) {
-    const full = document.createElement("i");
-    full.style.width = `${Math.round(100 * row.confidence)}%`;
-    add("certainty", "").append(full);
+  button.append(made("span", row.name, "file"), made("span", duration(row.seconds), "length"), made("span", state(row), "state"));
+  if (isGuessed(row)) {
+    button.append(made("progress"));
+    button.lastChild.value = row.confidence;
   }
   button.addEventListener("click", () => choose(row.name));
-  const entry = document.createElement("li");
+  const entry = made("li");
   entry.style.top = `${number * HEIGHT}px`;
   entry.setAttribute("aria-posinset", number + 1);
   entry.setAttribute("aria-setsize", shown.length);
@@ -156,9 +142,9 @@ function item(row, number) {
 function state(row) {
   const words = [STATES[row.state]];
   const progress = working.recognising[row.name];
-  if (progress !== undefined) words.push(`being recognised, ${Math.round(100 * progress)} %`);
+  if (progress !== undefined) words.push(`being recognised, ${percent(progress)}`);
   if (row.phones) words.push(plural(row.phones, "phone"));
-  if (row.confidence !== null && row.confidence !== undefined) words.push(`${Math.round(100 * row.confidence)} % sure`);
+  if (isGuessed(row)) words.push(`${percent(row.confidence)} sure`);
   if (row.checked) words.push(`${row.checked} checked`);
   const problem = row.problem ?? working.problems[row.name];
   if (problem) words.push(problem);

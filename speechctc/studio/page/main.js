@@ -2,6 +2,7 @@
 
 import { get, post, setPlace, signed } from "./api.js";
 import * as actions from "./actions.js";
+import { part } from "./dom.js";
 import * as draw from "./draw.js";
 import * as keys from "./keys.js";
 import * as list from "./list.js";
@@ -13,9 +14,8 @@ import * as pointer from "./pointer.js";
 import { session, onChange, open, reload, hearMore, isSaving, choose, phoneAt, suspects } from "./session.js";
 import * as tiles from "./tiles.js";
 import * as training from "./training.js";
-import { onView, resize, fit, show, zoom, view, end } from "./view.js";
+import { onView, resize, fit, show, zoom, view } from "./view.js";
 
-const part = (id) => document.getElementById(id);
 const SPEEDS = [0.25, 0.5, 0.75, 1, 1.5, 2];
 const FIRST_SECONDS = 8; // that are seen of a long recording
 const FIRST_PHONES = 300; // of those seconds, whose labels have room
@@ -166,11 +166,6 @@ function chooseFirst() {
   if (session.chosen < 0 && session.phones.length) choose(0);
 }
 
-// Looks for files that came, when the user comes back to the page.
-function lookAgain() {
-  tried(post("look"));
-}
-
 function begin() {
   window.opening = true;
   const [name, time] = location.hash.slice(1).split("@");
@@ -231,15 +226,13 @@ function showPrimary() {
 function showReadout() {
   const { moving, selection, cursor } = session;
   const ms = (seconds) => `${Math.round(1000 * seconds)} ms`;
-  const time = (seconds) => `${seconds.toFixed(3)} s`;
-  const words = [];
-  if (moving) words.push(`Boundary ${time(moving.time)}, moved by ${ms(moving.time - moving.from)}`);
+  let text = `Cursor ${cursor.toFixed(3)} s`;
+  if (moving) text = `Boundary ${moving.time.toFixed(3)} s, moved by ${ms(moving.time - moving.from)}`;
   else if (selection) {
     const long = selection[1] - selection[0];
-    words.push(`Selection ${selection[0].toFixed(3)} to ${time(selection[1])}: ${ms(long)}, 1/length ${(1 / long).toPrecision(3)} Hz`);
-  } else if (session.name) words.push(`Cursor ${time(cursor)}`);
-  if (session.name) words.push(`seen ${(Math.min(end(), session.seconds) - view.start).toPrecision(3)} s`);
-  part("readout").textContent = words.join("; ");
+    text = `Selection ${selection[0].toFixed(3)} to ${selection[1].toFixed(3)} s: ${ms(long)}, 1/length ${(1 / long).toPrecision(3)} Hz`;
+  }
+  part("readout").textContent = session.name && text;
 }
 
 function showRecording(what) {
@@ -266,28 +259,18 @@ function showRecording(what) {
 
 function connectButtons() {
   const click = (id, act) => part(id).addEventListener("click", act);
-  click("play", actions.playOrStop);
-  click("play-phone", actions.playPhone);
-  click("zoom-in", () => zoom(1.5));
-  click("zoom-out", () => zoom(1 / 1.5));
-  click("fit", fit);
-  click("previous", () => openRecording(list.neighbour(-1)));
-  click("following", () => openRecording(list.neighbour(1)));
-  click("undo", actions.undo);
-  click("redo", actions.redo);
-  click("next", actions.nextSuspect);
-  click("place", actions.placeAgain);
-  click("confirm", actions.confirm);
-  click("confirm-all", actions.confirmAll);
-  click("split", actions.split);
-  click("merge", actions.merge);
-  click("insert", () => panel.focusLabel(true));
-  click("delete", actions.remove);
+  const acts = {
+    play: actions.playOrStop, "play-phone": actions.playPhone, "zoom-in": () => zoom(1.5), "zoom-out": () => zoom(1 / 1.5), fit,
+    previous: () => openRecording(list.neighbour(-1)), following: () => openRecording(list.neighbour(1)),
+    undo: actions.undo, redo: actions.redo, next: actions.nextSuspect, place: actions.placeAgain, confirm: actions.confirm,
+    "confirm-all": actions.confirmAll, split: actions.split, merge: actions.merge, insert: () => panel.focusLabel(true),
+    delete: actions.remove, "recognise-new": () => tried(post("recognise")),
+  };
+  for (const [id, act] of Object.entries(acts)) click(id, act);
   click("recognise", () => {
     const route = session.name in overview.recognising ? "recognise/stop" : "recognise";
     tried(post(route, {}, { names: [session.name] }));
   });
-  click("recognise-new", () => tried(post("recognise")));
   click("loop", () => {
     const on = part("loop").getAttribute("aria-pressed") !== "true";
     part("loop").setAttribute("aria-pressed", String(on));
@@ -310,11 +293,7 @@ async function download(name, values) {
 }
 
 async function tried(work) {
-  try {
-    await work;
-  } catch (error) {
-    tell(error.message);
-  }
+  await work.catch((error) => tell(error.message));
   refresh();
 }
 
@@ -351,10 +330,7 @@ async function start() {
     draw.readColours();
     draw.draw();
   });
-  onView(() => {
-    draw.draw();
-    showReadout();
-  });
+  onView(() => draw.draw());
   tiles.onTile(draw.draw);
   actions.onTell(tell);
   onChange(showRecording);
@@ -374,7 +350,7 @@ async function start() {
   keys.connect({ focusLabel: panel.focusLabel, nextRecording: (way) => openRecording(list.neighbour(way)) });
   await refresh();
   for (const form of overview?.formats ?? []) part("export").append(new Option(form, form));
-  window.addEventListener("focus", lookAgain);
+  window.addEventListener("focus", () => tried(post("look"))); // files may have come
   const low = matchMedia("(max-height: 600px)");
   const fold = () => {
     part("fold").open = !low.matches;

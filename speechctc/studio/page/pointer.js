@@ -1,16 +1,16 @@
 // Mouse and touch: choosing, selecting, dragging boundaries, zooming by wheel or pinch, alternatives on hover.
 
 import * as actions from "./actions.js";
+import { part } from "./dom.js";
 import { session, choose, phoneAt, changed, TOUCH } from "./session.js";
 import { view, toX, toTime, zoom, scroll, show, end } from "./view.js";
 import { ROW } from "./draw.js";
-import { shown } from "./notation.js";
+import { percent, shown } from "./notation.js";
 
 const NEAR = { mouse: 5, touch: 16 }; // pixels from a boundary at which it is taken
 const LEAST = 0.005; // seconds of a phone
-const stage = document.getElementById("stage");
-const tiers = document.getElementById("tiers");
-const tip = document.getElementById("tip");
+const stage = part("stage");
+const tiers = part("tiers");
 const fingers = new Map(); // by number, where a finger is
 let drag = null;
 
@@ -49,23 +49,17 @@ function room(k, edge) {
 
 export function connect() {
   for (const id of ["wave", "spectrogram", "axis"]) {
-    document.getElementById(id).addEventListener("pointerdown", beginSelection);
+    part(id).addEventListener("pointerdown", beginSelection);
   }
   tiers.addEventListener("pointerdown", beginOnTiers);
   tiers.addEventListener("dblclick", actions.playPhone);
   tiers.addEventListener("pointermove", hover);
-  tiers.addEventListener("pointerleave", hideTip);
-  window.addEventListener("keydown", hideTip);
-  document.getElementById("whole").addEventListener("pointerdown", jump);
+  part("whole").addEventListener("pointerdown", jump);
   stage.addEventListener("wheel", wheel, { passive: false });
   stage.addEventListener("pointerdown", (event) => event.pointerType === "touch" && fingers.set(event.pointerId, place(event).x), true);
   window.addEventListener("pointermove", moved);
   window.addEventListener("pointerup", ended);
   window.addEventListener("pointercancel", cancelled);
-}
-
-function hideTip() {
-  tip.hidden = true;
 }
 
 function beginSelection(event) {
@@ -79,7 +73,6 @@ function beginSelection(event) {
 
 function beginOnTiers(event) {
   if (!session.name || event.button !== 0) return;
-  hideTip();
   const { x } = place(event);
   const isTouch = event.pointerType === "touch";
   const y = event.clientY - tiers.getBoundingClientRect().top;
@@ -184,15 +177,11 @@ function wheel(event) {
 
 function hover(event) {
   if (drag || !session.name) return;
-  const { x, y } = place(event);
+  const { x } = place(event);
   const onPhones = event.clientY - tiers.getBoundingClientRect().top < ROW;
   tiers.style.cursor = onPhones && boundaryAt(x) ? "ew-resize" : "default";
-  const phone = session.phones[phoneAt(toTime(x))];
-  tip.hidden = !onPhones || !phone || phone.end < toTime(x);
-  if (tip.hidden) return;
-  const sure = phone.checked ? "checked" : phone.confidence === null ? "" : `${Math.round(100 * phone.confidence)} %`;
-  const others = phone.alternatives.filter(([, p]) => p >= 0.005).map(([label, p]) => `${shown(label)} ${Math.round(100 * p)} %`);
-  tip.textContent = [`${shown(phone.label)} ${sure}`, ...others].join("\n");
-  tip.style.left = `${Math.min(x + 12, view.width - 90)}px`;
-  tip.style.top = `${y - 24 - 22 * (others.length + 1)}px`; // above, as the panel below is worked in
+  const phone = onPhones && session.phones[phoneAt(toTime(x))];
+  const shares = phone && phone.end > toTime(x) ? [[phone.label, phone.checked ? null : phone.confidence], ...phone.alternatives] : [];
+  const seen = shares.filter(([, p], k) => !k || p >= 0.005);
+  tiers.title = seen.map(([label, p]) => `${shown(label)} ${p === null ? "" : percent(p)}`).join("\n");
 }

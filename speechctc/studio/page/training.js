@@ -1,23 +1,21 @@
 // Training on corrections: the verdict, progress, the curve, facts.
 
 import { post } from "./api.js";
+import { part } from "./dom.js";
 import { duration, plural } from "./list.js";
 
-const part = (id) => document.getElementById(id);
-const RUNNING = ["preparing", "training", "scoring"];
+// What is said of a training that runs, by its state.
 const SAYS = {
   preparing: "computing the features",
   training: "training",
   scoring: "scoring both models on what was held out",
-  done: "done",
-  failed: "failed",
-  stopped: "stopped",
 };
 
 const DUE = 5; // corrected recordings that no round has had
 const LEAST = 2; // corrected recordings with which a training can begin
 let due = false;
-let asked = ""; // what was asked for, until the server has begun it
+let asked = ""; // the answer to a press, until the server
+let before = ""; // says something else than before
 
 export function connect(tell, refresh) {
   part("training-form").addEventListener("submit", async (event) => {
@@ -35,12 +33,10 @@ export function connect(tell, refresh) {
     part("training-state").textContent = text;
   }
   async function tried(work) {
-    try {
-      await work;
-    } catch (error) {
-      say(error.message);
-      tell(error.message);
-    }
+    await work.catch(({ message }) => {
+      say(message);
+      tell(message);
+    });
     refresh();
   }
 }
@@ -51,10 +47,10 @@ export function isDue() {
 }
 
 export function isRunning(training) {
-  return RUNNING.includes(training.state);
+  return training.state in SAYS;
 }
 
-export function update({ recordings, training, message, model }) {
+export function update({ recordings, training, model }) {
   const corrected = recordings.filter((row) => row.state === "corrected");
   const running = isRunning(training);
   const used = new Set([...(training.train ?? []), ...(training.test ?? [])]);
@@ -64,17 +60,17 @@ export function update({ recordings, training, message, model }) {
   part("stop").disabled = !running || training.state === "scoring";
   const { curve = [], epochs } = training;
   const last = curve[curve.length - 1];
-  part("open-training").textContent = running ? `Training: ${last ? `epoch ${last.epoch} of ${epochs}, ${time(training.seconds)}` : `${training.state}, ${time(training.seconds)}`}` : "Train";
+  part("open-training").textContent = running ? `Training: ${last ? `epoch ${last.epoch} of ${epochs}` : training.state}, ${time(training.seconds)}` : "Train";
   part("open-training").classList.toggle("running", running);
   part("minutes").disabled = running;
   if (running) part("minutes").value = training.minutes;
   if (!training.state) return;
   const at = last ? `, epoch ${last.epoch} of ${epochs}, dev PER ${last.dev_per.toFixed(1)} %` : "";
-  const since = running && training.seconds !== undefined ? `, ${time(training.seconds)} of at most ${training.minutes} minutes` : "";
-  const now = `Round ${training.round}: ${SAYS[training.state] ?? training.state}${at}${since}. ${training.line ?? ""}`;
-  if (running || !asked.startsWith("Start")) part("training-state").textContent = now;
-  if (running !== asked.startsWith("Start")) asked = "";
-  part("training-result").textContent = result(training, message);
+  const now = `Round ${training.round}: ${SAYS[training.state] ?? training.state}${at}. ${training.line ?? ""}`;
+  if (now !== before) asked = "";
+  before = now;
+  part("training-state").textContent = asked || now;
+  part("training-result").textContent = result(training);
   drawCurve(curve, training.start_per);
 }
 
@@ -88,15 +84,15 @@ function facts(corrected) {
   if (corrected.length < LEAST) return `${plural(corrected.length, "corrected recording")}; a training needs ${LEAST}.`;
   return (
     `${plural(corrected.length, "corrected recording")}, ${duration(sum("seconds"))}; ${sum("checked")} of their ${plural(sum("phones"), "phone")} are checked or made by hand. ` +
-    "Labels that you did not check are taken as correct where you have worked. " +
+    "Labels that you did not check are taken as correct where you have worked. The gain is measured on recordings held out" +
     (corrected.length < DUE || !whole
-      ? `The gain is measured on recordings held out: it needs 5 corrected ones (here ${corrected.length}), and some of which every phone is checked (key W; here ${whole}).`
-      : `The gain is measured on recordings held out, up to a fifth, of the ${whole} whose every phone is checked.`)
+      ? `: that needs ${DUE} corrected ones (here ${corrected.length}), and some of which every phone is checked (key W; here ${whole}).`
+      : `, up to a fifth, of the ${whole} whose every phone is checked.`)
   );
 }
 
 // The verdict, then what it rests on.
-function result({ state, before, after, forgotten, test }, message) {
+function result({ state, before, after, forgotten, test }) {
   if (state !== "done") return "";
   const words = [];
   if (before && after) {
@@ -106,9 +102,7 @@ function result({ state, before, after, forgotten, test }, message) {
     );
     if (after.caution) words.push(`${after.caution}.`);
   } else {
-    words.push("The new model is in use.");
-    if (!test?.length) words.push("Nothing could be held out (5 corrected recordings are needed, and some whose every phone is checked), so the gain is not measured.");
-    if (message) words.push(`${message[0].toUpperCase()}${message.slice(1)}.`);
+    words.push("The new model is in use.", test?.length ? "" : "Nothing could be held out, so the gain is not measured.");
   }
   if (forgotten?.length) words.push(`No correction has these phones, so the new model does not know them: ${forgotten.join(" ")}.`);
   return words.join(" ");
@@ -148,8 +142,7 @@ function drawCurve(curve, before) {
   context.fillStyle = colour("accent");
   stroke(context, values.map((value, k) => [x(k), y(value)]));
   values.forEach((value, k) => context.fillRect(x(k) - 2, y(value) - 2, 4, 4));
-  const last = values[values.length - 1].toFixed(1);
-  canvas.setAttribute("aria-label", `Phone error rate on dev after ${plural(curve.length, "epoch")}: ${last} %, lowest ${Math.min(...values).toFixed(1)} %${before === undefined ? "" : `; the model before ${before.toFixed(1)} %`}`);
+  canvas.setAttribute("aria-label", `PER on dev after ${plural(curve.length, "epoch")}: ${values[values.length - 1].toFixed(1)} %`);
 }
 
 function stroke(context, points) {
