@@ -143,20 +143,23 @@ class Round:
         self.update(state="done", **scores)
 
     def _start_per(self) -> dict[str, float]:
-        """Return the PER on dev of the model to go on from, which the curve begins at; ``{}`` if it has none."""
+        """Return the PER on dev of the net to go on from, to compare epochs with; ``{}`` if it has none.
+
+        Without its n-gram, which the epochs do not have either: theirs is of the corrections.
+        """
         with suppress(InputError):
-            return {"start_per": self._evaluated(Path(self.state["model"]), "dev").counts.per}
+            return {"start_per": self._evaluated(Path(self.state["model"]), "dev", "decode.lm_weight=0").counts.per}
         return {}
 
-    def _evaluated(self, model: Path, split: str) -> Evaluation:
-        """Return the score of a model on a split of the corpus."""
+    def _evaluated(self, model: Path, split: str, *more: str) -> Evaluation:
+        """Return the score of a model, with more settings, on a split of the corpus."""
         from speechctc.core.progress import Reporter
         from speechctc.inference.recogniser import Recogniser
         from speechctc.stages.evaluate import evaluate
 
         corpus = {f"corpus.{key}": value for key, value in self.corpus().items()}
         settings = _settings({**corpus, "score.fold": "none"})
-        return evaluate(Recogniser.load(model), split, settings, Reporter(quiet=True))
+        return evaluate(Recogniser.load(model).with_settings(more), split, settings, Reporter(quiet=True))
 
     def _per(self, model: Path) -> dict[str, Any] | None:
         """Return a model's PER on what was held out, its interval and a caution; None if nothing was."""
