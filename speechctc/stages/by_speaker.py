@@ -41,10 +41,10 @@ MOST = 3  # of what was said instead, for those
 WEAK, POOR = 0.5, 0.2  # scores below which a sound is worth practice, and below which it is marked
 # A word with each phone of ARPABET, for those who do not read phonetic signs.
 KEY_WORDS = dict(
-    aa="father", ae="cat", ah="cup", ao="law", aw="house", ay="five", b="book", ch="cheese", d="day", dh="this", eh="bed",
-    er="bird", ey="face", f="fish", g="good", hh="hat", ih="ship", iy="sheep", jh="judge", k="key", l="leaf", m="man",
-    n="nose", ng="sing", ow="boat", oy="boy", p="pen", r="red", s="sun", sh="shoe", t="tea", th="think", uh="foot",
-    uw="moon", v="very", w="wet", y="yes", z="zoo", zh="measure",
+    aa="father", ae="cat", ah="cup", ao="law", aw="house", ay="five", b="book", ch="cheese", d="day", dh="this",
+    eh="bed", er="bird", ey="face", f="fish", g="good", hh="hat", ih="ship", iy="sheep", jh="judge", k="key", l="leaf",
+    m="man", n="nose", ng="sing", ow="boat", oy="boy", p="pen", r="red", s="sun", sh="shoe", t="tea", th="think",
+    uh="foot", uw="moon", v="very", w="wet", y="yes", z="zoo", zh="measure",
 )  # fmt: skip
 NOTHING = "nothing"  # was said instead: in CSV, a field that begins with - gets an apostrophe
 METHOD = (

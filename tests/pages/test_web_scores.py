@@ -32,7 +32,8 @@ const dictionary = given.dictionary ? new Dictionary(given.dictionary) : null;
 const words = parsed(given.text, model.phones, dictionary);
 const phones = [...model.placed(blocks(samples, 30000), () => seconds, words, dictionary ? model.silent : [])].flat();
 const names = words.map(({ text }) => text);
-return { phones, words: names, isUnlike: model.isUnlike, grid: textgrid(phones, seconds, "", dictionary ? names : null) };
+const { isUnlike } = model;
+return { phones, words: names, isUnlike, grid: textgrid(phones, seconds, "", dictionary ? names : null) };
 """
 MODULES = {"model": "Model", "transcript": "Dictionary, parsed", "formats": "textgrid"}
 

@@ -1,4 +1,4 @@
-"""What the page shows: labels and their contrast, the view in playing, numbers, the next step, the list, lost servers."""
+"""What the page shows: labels, contrast, the view in playing, numbers, the next step, the list, lost servers."""
 
 from __future__ import annotations
 

@@ -259,6 +259,10 @@ part("files").addEventListener("change", ({ target }) => {
   target.value = "";
 });
 part("record").addEventListener("click", recordOrEnd);
+part("example").addEventListener("click", () => {
+  const bytes = Uint8Array.from(atob(given("example")), (letter) => letter.charCodeAt(0));
+  take([new File([bytes], "The ship leaves the harbour in the morning.flac")]);
+});
 for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
   document.addEventListener(name, (event) => {
     event.preventDefault();
