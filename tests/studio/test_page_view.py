@@ -284,3 +284,35 @@ def test_a_page_whose_server_came_back_saves_what_was_typed(tmp_path: Path, tiny
     finally:
         page.close()
         server.close()
+
+
+def test_by_touch_a_swipe_up_scrolls_the_page_two_fingers_zoom_and_one_moves_the_view(sentence: browser.Page) -> None:
+    driver = sentence.driver
+    set_screen(driver, 390, False)
+    driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 2})
+    sentence.wait("the width", lambda: ask(sentence, "view.view.width") < 390)
+    box = "const box = document.getElementById('spectrogram').getBoundingClientRect();"
+    x, y = driver.execute_script(f"{box} return [box.x + box.width / 2, box.y + box.height / 2]")
+
+    def touch(*ways: list[tuple[float, float]]) -> None:
+        """Lay fingers down, move them along their ways, and lift them."""
+        for kind, points in [
+            ("touchStart", [way[0] for way in ways]),
+            *(("touchMove", p) for p in zip(*ways, strict=True)),
+        ]:
+            touched = [{"x": a, "y": b, "id": k} for k, (a, b) in enumerate(points)]
+            driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touched})
+        driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    try:
+        scale = ask(sentence, "view.view.scale")
+        touch([(x - 20 - 5 * k, y) for k in range(11)], [(x + 20 + 5 * k, y) for k in range(11)])
+        sentence.wait("a larger scale", lambda: ask(sentence, "view.view.scale") > 2 * scale)
+        start = ask(sentence, "view.view.start")
+        touch([(x - 10 * k, y) for k in range(11)])
+        sentence.wait("a later part", lambda: ask(sentence, "view.view.start") > start)
+        touch([(x, y - 25 * k) for k in range(11)])
+        sentence.wait("the page below", lambda: driver.execute_script("return window.scrollY") > 50)
+        assert sentence.session()["selection"] is None
+    finally:
+        driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})

@@ -48,7 +48,7 @@ export class PlaceForm {
     const mean = `Mean of ${judged.length} phones: ${average(judged).toFixed(2)}.`;
     const said = !this.scores ? `${segments.length} phones are placed.` : judged.length ? mean : "None of these phones is judged.";
     const save = element("button", { type: "button", onclick: () => this.save(textgrid(segments, seconds, "", words)) }, "Save these as TextGrid");
-    const doubt = isUnlike ? [element("p", { className: "warning" }, UNLIKE)] : [], drawn = element("div", { className: "pieces" });
+    const doubt = isUnlike ? [element("p", { className: "warning" }, UNLIKE)] : [], drawn = element("div", { className: "lines" });
     this.answer.replaceChildren(...doubt, element("p", {}, said, " ", save), drawn, element("table", {}, element("tr", {}, ...head), ...rows));
     this.draw(segments, drawn);
   }

@@ -24,7 +24,7 @@ export const KEYS = [
   ["]", "the phone ends at the cursor", () => actions.moveEdge("end", session.cursor)],
   ["{", "move the phone's start to the model's best place", () => actions.snapEdge("start")],
   ["}", "move the phone's end to the model's best place", () => actions.snapEdge("end")],
-  ["a", "find the boundaries again: forced alignment of the selection, or of all", actions.placeAgain],
+  ["a", "align again: find the boundaries in the selection, or all", actions.placeAgain],
   ["z", "undo (Ctrl+Z too)", actions.undo],
   ["y", "redo (Ctrl+Y too)", actions.redo],
   ["Space", "play from the cursor or the selection; stop", actions.playOrStop],
