@@ -220,7 +220,8 @@ class Studio:
     def _changed(self, name: str, document: Document, splice: Splice) -> dict[str, Any]:
         self.folder.changed(name)
         changed = {"at": splice.at, "remove": len(splice.old), "phones": [phone.to_list() for phone in splice.new]}
-        return {**self._about(document), **changed, "what": splice.what, "note": document.note}
+        about = {"what": splice.what, "note": document.note, "unknown": self.unknown(document)}
+        return {**self._about(document), **changed, **about}
 
     def recognise(self, names: Any = None) -> dict[str, Any]:
         """Recognise recordings that nobody has corrected, in the background; with None, all that have no labels.

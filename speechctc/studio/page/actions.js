@@ -110,7 +110,7 @@ export async function placeAgain() {
 export function nextSuspect() {
   const found = suspects();
   if (!found.length) {
-    tell(session.phones.length ? "no phone is doubtful: all are checked" : "there are no phones yet: press Recognise");
+    tell(session.phones.length ? "all phones are checked" : "there are no phones yet: press Recognise");
     return;
   }
   let next = found.find((each) => !visited.has(session.phones[each.number].start));

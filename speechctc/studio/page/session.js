@@ -38,7 +38,8 @@ function phoneOf([start, end, label, confidence, alternatives, checked]) {
 }
 
 function take(labels) {
-  Object.assign(session, { revision: labels.revision, undo: labels.undo, redo: labels.redo, state: labels.state });
+  const { revision, undo, redo, state, unknown } = labels;
+  Object.assign(session, { revision, undo, redo, state, unknown });
 }
 
 export async function open(name) {
