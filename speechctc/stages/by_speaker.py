@@ -500,11 +500,10 @@ def of_class(
         groups[each.phone].append(each)
     sounds = sorted((sound_of(phone, groups[phone]) for phone in phones), key=lambda sound: sound.score)
     found = {each.name: {sound.phone: sound for sound in each.sounds} for each in speakers}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for sound in sounds:
         own = [found[each.name].get(sound.phone) for each in speakers]
-        pairs = zip(speakers, own, strict=True)
-        below = [each for each, it in pairs if it and it.is_often and it.score < POOR]
+        below = [speakers[k] for k, each in enumerate(own) if each and each.is_often and each.score < POOR]
         rows.append({"named": named[sound.phone], "sound": sound, "found": own, "below": below})
     worst = [row for row in rows if row["sound"].is_often][:WORST]
     return {"phones": rows, "worst": worst}
