@@ -30,6 +30,7 @@ Rows = NDArray[np.float32]
 EPSILON = float(np.finfo(np.float32).eps)
 PIECE = 512  # frames that are transformed at a time; they stay in the processor's cache
 LIFTER = 22  # Kaldi's and HTK's
+VALUES = 1  # the version of the kinds below: another one with each change of the values that they compute
 # Augmentation that suits all features: it changes only their times, or is a user's own.
 ANY_KIND = ("speed", "time_masks", "time_mask_ms", "own")
 
