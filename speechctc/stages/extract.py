@@ -178,15 +178,13 @@ class Extraction:
 
     Attributes
     ----------
-    done : int
-        Entries that were made.
     seconds : float
-        Seconds of speech in them.
+        Seconds of speech in the entries that were made.
     """
 
     def __init__(self, corpus: Corpus, phones: Inventory, config: Config, reporter: Reporter) -> None:
         self.config, self.reporter, self.phones, self.corpus = config, reporter, phones, corpus
-        self.done, self.seconds = 0, 0.0
+        self.seconds = 0.0
         self.store, self.digests = Store(config.data.dir), Digests(config.data.dir)
         version = VALUES if config.features.kind in KINDS else None  # one's own is in the section
         self.settings = settings_of(comparable(_section(config)), config.data.dtype, version)
@@ -196,6 +194,7 @@ class Extraction:
         self.jobs = {split: [self._keyed(job) for job in jobs] for split, jobs in self.jobs.items()}
         keys = {key for job in self._all() for key in (self.store.same.get(job.key, job.key), job.plain)}
         self.places = self.store.find(keys - {""})
+        self._there = {*self.places.values()}
         self._reasons: dict[str, str] = {}
         if damaged := [str(self.store.path(name)) for name in self.store.damaged]:
             said = f"damaged, what is used of it is extracted again: {first_few(damaged)}"
@@ -243,11 +242,18 @@ class Extraction:
             return
         if job.key != job.plain and (result is None or result.is_plain):
             self.store.same[job.key] = job.plain
-        if result is not None:
+        if result is None:
+            return
+        key = job.plain if result.is_plain else job.key
+        if key not in self.places and key not in made:  # the same bytes may be in dev and in another split
             _refuse_too_large(job, result.static, self.config)
-            key = job.plain if result.is_plain else job.key
             made.add(Entry(key, torch.from_numpy(result.static), result.moments, result.seconds))
-            self.done, self.seconds = self.done + 1, self.seconds + result.seconds
+            self.seconds += result.seconds
+
+    @property
+    def done(self) -> int:
+        """The number of utterances whose features were not there before."""
+        return sum(place not in self._there for job in self._all() if (place := self._place(job)))
 
     def skipped(self, split: str) -> list[tuple[str, str]]:
         """Return the utterances of a split that cannot be used, and why."""
@@ -309,6 +315,10 @@ class NewShard:
             self.write()
         self.entries.append(entry)
         self.frames += len(entry.static)
+
+    def __contains__(self, key: str) -> bool:
+        """Return whether an entry with this key waits to be written."""
+        return any(entry.key == key for entry in self.entries)
 
     def write(self) -> None:
         """Write what there is."""
