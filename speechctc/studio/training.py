@@ -33,6 +33,7 @@ from speechctc.studio.journal import Phone
 from speechctc.studio.sound import Waveform
 
 STATE = "round.json"
+FEATURES = "features"  # the folder beside the rounds: each extracts what is new, and has the dev of the last one
 NGRAM = "lm.safetensors"  # of a checkpoint
 REMEDY = "correct another recording with such a label, or write the label as another, and train again"
 MAX_NAMED = 8  # labels
@@ -113,7 +114,8 @@ class Round:
 
     def settings(self) -> list[str]:
         """Return the other settings that differ from those of the model to go on from."""
-        given = {"run": self.run, "data.dir": self.folder / "features", "train.init_from": self.state["model"]}
+        features = self.folder.with_name(FEATURES)
+        given = {"run": self.run, "data.dir": features, "train.init_from": self.state["model"]}
         given |= {f"train.{key}": self.state[key] for key in ("epochs", "minutes", "lr")}
         return _settings(given | {"train.save_minutes": 1, "train.device": "auto", "score.fold": "none"})
 
