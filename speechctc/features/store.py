@@ -138,7 +138,8 @@ class Store:
         keys = [entry.key for entry in entries]
         name = hashlib.sha256("".join(keys).encode()).hexdigest()[: 2 * KEY_BYTES]
         write_shard(self.path(name), entries, settings, getattr(torch, settings["dtype"]))
-        self._listed[name] = _list(self.path(name))
+        size = self.path(name).stat().st_size
+        self._listed[name] = _Listed(keys, [len(entry.static) for entry in entries], dict(settings), size)
         self.damaged = [each for each in self.damaged if each != name]
         return {key: (name, row) for row, key in enumerate(keys)}
 
@@ -150,11 +151,11 @@ class Store:
     def old(self, used: Collection[Place], settings: Mapping[str, Any]) -> Old:
         """Return what is there beside the entries that are used."""
         entries = size = same = 0
-        wanted, own = set(used), json.loads(json.dumps(settings))
+        wanted, own = set(used), json.loads(json.dumps(settings))  # as a header has them
         for name, listed in self._listed.items():
             rows = [row for row in range(len(listed.keys)) if (name, row) not in wanted]
             entries, size = entries + len(rows), size + listed.bytes_of(rows)
-            same += len(rows) if listed.settings == own else 0
+            same += len(rows) if json.loads(json.dumps(listed.settings)) == own else 0
         return Old(entries, size, same)
 
     def without_old(self, used: Collection[Place]) -> tuple[dict[Place, Place], list[Path]]:

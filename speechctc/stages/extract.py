@@ -224,14 +224,12 @@ class Extraction:
         todo = [replace(job, has_plain=job.plain in self.places) for job in missing.values()]
         made = NewShard(self.store, self.settings, self.config, self.places)
         with extracted(todo, self.config) as results, self.reporter.progress("extracting", len(todo)) as advance:
-            try:
-                for job in todo:
-                    result = next(results)
-                    advance(1)
-                    self._take(job, result, made)
-            finally:
-                made.write()
-                self.store.save_same()
+            for job in todo:
+                result = next(results)
+                advance(1)
+                self._take(job, result, made)
+        made.write()
+        self.store.save_same()
 
     def _take(self, job: Job, result: Result, made: NewShard) -> None:
         """Put what was made for a job into the store."""

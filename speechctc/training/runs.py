@@ -127,17 +127,17 @@ class Run:
             By split, those of `SplitFeatures.marks`.
         """
         whole = {**record, "resumed": []}
-        write_marks(self.utterances, marks)
-        remember(config.data.dir, self.folder, marks["dev"])
         if (stored := self._stored_record()) is not None:
             session = {key: value for key, value in record.items() if key not in ("config", "data")}
             whole = {**stored, "config": record["config"], "resumed": [*stored["resumed"], session]}
         files.write_json(self.record, whole)
+        write_marks(self.utterances, marks)
         text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
         files.write_text(self.config, text)
         latest = latest_run()
         self._begun, self._latest_before = True, latest if latest != self.folder.resolve() else None
         point_latest(self.folder)
+        remember(config.data.dir, self.folder, marks["dev"])
 
     def abandon(self) -> None:
         """Remove what a session left that ended before it saved any state, so that the next one finds the folder free.

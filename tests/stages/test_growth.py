@@ -15,6 +15,7 @@ import soundfile
 
 import speechctc
 from speechctc.config.load import load_config
+from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.features.extractor import FeatureExtractor
 from speechctc.features.splits import SplitFeatures, read_split
@@ -156,21 +157,27 @@ def test_features_of_the_earlier_layout_are_refused_in_one_line(tmp_path: Path) 
     assert os.listdir(tmp_path / "features") == ["train"]
 
 
-def test_an_interrupted_extraction_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, work, count = write_config(tmp_path, train=10, held_out=3), extract_stage.extract_one, 0
+def test_an_interrupted_extraction_goes_on_to_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, work, count = write_config(tmp_path, train=30, held_out=3), extract_stage.extract_one, 0
+    small = ("features.mels=200", "data.dtype=float32", "data.shard_mib=1")  # about a dozen utterances a shard
 
     def stopped(*arguments: Any) -> Any:
         nonlocal count
         count += 1
-        if count == 7:
+        if count == 28:
             raise KeyboardInterrupt
         return work(*arguments)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(extract_stage, "extract_one", stopped)
-        grown(config)
+        grown(config, *small)
     assert not list((tmp_path / "features").glob("*.safetensors")), "no table of a part"
-    assert grown(config)[0] == 16 - 6
+    assert 36 - 27 < grown(config, *small)[0] < 36 - 12
+    grown(config, f"data.dir={tmp_path}/whole", *small)
+    names = [
+        sorted(path.name for path in tmp_path.glob(f"{folder}/**/*.safetensors")) for folder in ("features", "whole")
+    ]
+    assert names[0] == names[1] and len(names[0]) > 5
 
 
 def test_a_recording_that_changes_meanwhile_is_not_kept_as_what_it_was(
@@ -204,8 +211,13 @@ def test_a_digest_is_taken_once_and_again_where_anything_of_the_file_changed(
     two.write_bytes(b"2" * 100)
     monkeypatch.setattr("speechctc.features.store.RECENT", 0.0)
     taken: list[str] = []
-    sha256 = extract_stage.files.sha256
-    monkeypatch.setattr("speechctc.core.files.sha256", lambda path: (taken.append(path.name), sha256(path))[1])
+    sha256 = files.sha256
+
+    def noted(path: Path) -> str:
+        taken.append(path.name)
+        return sha256(path)
+
+    monkeypatch.setattr(files, "sha256", noted)
 
     def take() -> list[str | None]:
         digests = Digests(tmp_path)
@@ -295,7 +307,8 @@ def test_dev_stays_dev_while_the_corpus_grows(tmp_path: Path) -> None:
     dev = split_of(config, "dev").table.ids
     run_once(config, tmp_path / "run", "train.epochs=1")
     for seed in (7, 8, 9):
-        edit(table, lambda rows, seed=seed: [row | {"speaker": ""} for row in add(tmp_path, 30, seed)(rows)])
+        edit(table, add(tmp_path, 30, seed))
+        edit(table, lambda rows: [row | {"speaker": ""} for row in rows])
         done, said = grown(config)
         assert done == 30 and split_of(config, "dev").table.ids == dev
         (line,) = [line for line in said if line.startswith("dev: ")]
