@@ -8,6 +8,7 @@ one extraction share.
     shard, row      (n_utterances,)   int32, the shard and the entry of it that has the features
     labels          (total_labels,)   int32, phones counted from 1 (0 is the blank)
     label_counts    (n_utterances,)   int64
+    sounds          (n_utterances, 8) uint8, a hash of what is heard: content of the recording, channel and stretch
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from speechctc.phones.inventory import check_labels
 
 STORE = "store"  # the folder of the shards, beside the tables
 OTHER_FOLDER = "give data.dir=ANOTHER, or move this folder aside and extract again"
+SOUND_BYTES = 8
 MOMENTS_AT_ONCE = 1024  # utterances whose moments are gathered in memory
 Numbers = NDArray[np.int64]
 Place = tuple[str, int]  # the name of a shard, and the number of an entry in it
@@ -70,12 +72,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Row:
-    """An utterance of a table: labels as phone numbers, and the place of its features."""
+    """An utterance of a table: labels as phone numbers, the place of its features, a hash of what is heard."""
 
     id: str
     labels: tuple[int, ...]
     place: Place
     language: str = ""
+    sound: str = "00" * SOUND_BYTES
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class Table:
     row: Numbers
     labels: Tensor
     label_counts: Tensor
+    sounds: Tensor
     mapping: mmap.mmap
 
     def count_phones(self) -> Counter[str]:
@@ -178,10 +182,12 @@ class SplitFeatures:
         return [known[shard][row] for shard, row in pairs]
 
     def marks(self) -> dict[str, str]:
-        """Return by the id of each utterance what tells whether its features and its labels are the same."""
+        """Return by the id of each utterance hashes of what is heard, of its features, and of its labels."""
+        heard = self.table.sounds.numpy().tobytes().hex()
+        sounds = [heard[first : first + 2 * SOUND_BYTES] for first in range(0, len(heard), 2 * SOUND_BYTES)]
         spellings = (zlib.crc32(each.encode("utf-8", "surrogatepass")) for each in self.table.spellings())
-        parts = zip(self.table.ids, self.keys(), spellings, strict=True)
-        return {id: f"{key[:12]} {labels:08x}" for id, key, labels in parts}
+        parts = zip(self.table.ids, sounds, self.keys(), spellings, strict=True)
+        return {id: f"{sound} {key[:12]} {labels:08x}" for id, sound, key, labels in parts}
 
     def fingerprint(self) -> dict[str, Any]:
         """Return a checksum of features, labels and languages, with their amount."""
@@ -207,6 +213,8 @@ def write_table(folder: Path, rows: Sequence[Row], recipe: Recipe) -> None:
         "labels": torch.tensor([label for row in rows for label in row.labels], dtype=torch.int32),
         "label_counts": torch.tensor([len(row.labels) for row in rows], dtype=torch.int64),
     }
+    sounds = np.frombuffer(bytes.fromhex("".join(row.sound for row in rows)), np.uint8).copy()
+    tensors["sounds"] = torch.from_numpy(sounds).reshape(len(rows), SOUND_BYTES)
     write_checked(table_path(folder), "split", tensors, recipe.to_json())
 
 
@@ -292,8 +300,8 @@ def _assemble(path: Path, header: dict[str, str], tensors: dict[str, Tensor], ma
     )
     ids, languages, shards = (tuple(texts[name]) for name in ("ids", "languages", "shards"))
     shard, row = (tensors[name].numpy().astype(np.int64) for name in ("shard", "row"))
-    labels, counts = tensors["labels"], tensors["label_counts"].clone()
-    table = Table(path, recipe, ids, languages, shards, shard, row, labels, counts, mapping)
+    labels, counts, sounds = tensors["labels"], tensors["label_counts"].clone(), tensors["sounds"].clone()
+    table = Table(path, recipe, ids, languages, shards, shard, row, labels, counts, sounds, mapping)
     _check_whole(table)
     release(mapping)
     return table
@@ -313,6 +321,8 @@ def _check_whole(table: Table) -> None:
         raise ValueError("its counts are not those of its utterances")
     if len(table.languages) != len(table.ids) or bool((table.label_counts < 0).any()) or table.labels.ndim != 1:
         raise ValueError("its counts are not those of its utterances")
+    if table.sounds.shape != (*count, SOUND_BYTES) or table.sounds.dtype != torch.uint8:
+        raise ValueError("its sounds are not those of its utterances")
     if int(table.label_counts.sum()) != len(table.labels):
         raise ValueError("its counts are not those of its labels")
     if len(table.labels) and not 1 <= int(table.labels.min()) <= int(table.labels.max()) <= len(table.recipe.phones):

@@ -29,7 +29,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import attempt
 from speechctc.features.shards import FORMAT, KEY_BYTES, Entry, hexadecimal, read_shard, write_shard
-from speechctc.features.splits import STORE, Place
+from speechctc.features.splits import SOUND_BYTES, STORE, Place
 
 DIGESTS, SAME = "recordings.json", "same.json"
 LARGEST = 1 << 32  # bytes of such a file
@@ -56,6 +56,11 @@ def entry_key(content: str, cut: Sequence[Any], settings: Mapping[str, Any]) -> 
     """
     made_from = json.dumps([FORMAT, content, list(cut), settings], sort_keys=True)
     return hashlib.sha256(made_from.encode()).hexdigest()[: 2 * KEY_BYTES]
+
+
+def sound_of(content: str, cut: Sequence[Any]) -> str:
+    """Return the hash of what is heard of a recording: its content, channel and stretch."""
+    return hashlib.sha256(json.dumps([content, list(cut)]).encode()).hexdigest()[: 2 * SOUND_BYTES]
 
 
 class Old(NamedTuple):

@@ -50,12 +50,11 @@ from speechctc.features.splits import (
     refuse_earlier,
     write_table,
 )
-from speechctc.features.store import Digests, Old, Store, entry_key, settings_of
+from speechctc.features.store import Digests, Old, Store, entry_key, settings_of, sound_of
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.pronouncer import word_key
 from speechctc.stages.doctor import check_counts, listed
-from speechctc.stages.kept_dev import compare_dev, keep_dev
-from speechctc.training.growth import last_run
+from speechctc.stages.kept_dev import compare_dev, keep_dev, last_run
 
 LISTED = 40  # phones printed with their counts; all are in the file
 COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike
@@ -118,12 +117,12 @@ def extract(config: Config, reporter: Reporter, prune: bool = False) -> list[Spl
     """
     began = time.monotonic()
     extractor(config.features).check(config)  # as training will, which comes hours later
-    folder, corpus, last = config.data.dir, read_corpus(config.corpus), last_run(config.data.dir)
+    folder, corpus, last = config.data.dir, read_corpus(config.corpus), last_run(config)
     written.refuse_linked_folder(folder / STORE)
     for split in SPLITS:
         refuse_earlier(folder / split)
     if last:
-        corpus = keep_dev(corpus, last, folder)
+        corpus = keep_dev(corpus, last, config.corpus.dev_share)
     reporter.note(*corpus.notes)
     reporter.warn(*corpus.warnings)
     report_recordings(corpus, reporter)
@@ -212,7 +211,7 @@ class Extraction:
             return replace(job, problem=f"{wanted.audio}: {CHANGED}")
         cut = [wanted.channel, wanted.stretch]
         key, plain = (entry_key(content, [*cut, when], self.settings) for when in (job.dereverb, "never"))
-        return replace(job, key=key, plain=plain)
+        return replace(job, key=key, plain=plain, sound=sound_of(content, cut))
 
     def _place(self, job: Job) -> Place | None:
         """Return where the features of a job are."""
@@ -269,12 +268,7 @@ class Extraction:
         old = self.store.old(used, self.settings)
         moved, left = self.store.without_old(used) if prune else ({}, [])
         rows = {
-            split: [
-                Row(job.utterance.id, job.labels, moved.get(place, place), job.utterance.trait("language"))
-                for job, place in each
-                if place
-            ]
-            for split, each in placed.items()
+            split: [job.row(moved.get(place, place)) for job, place in each if place] for split, each in placed.items()
         }
         name = f"{zlib.crc32(repr(rows).encode()):08x}"
         recipe = Recipe(_section(self.config), self.phones.name, self.phones.phones, self.config.decode.dereverb, name)
@@ -466,6 +460,8 @@ class Job:
         The keys of its features in the store, and of those with nothing taken off.
     has_plain : bool
         The store has the latter.
+    sound : str
+        A hash of what is heard.
     """
 
     utterance: Utterance
@@ -476,6 +472,11 @@ class Job:
     key: str = ""
     plain: str = ""
     has_plain: bool = False
+    sound: str = ""
+
+    def row(self, place: Place) -> Row:
+        """Return its row in the table of its split; its features are in `place`."""
+        return Row(self.utterance.id, self.labels, place, self.utterance.trait("language"), self.sound)
 
 
 def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) -> list[Job]:

@@ -1,33 +1,49 @@
-"""Dev stays dev while a corpus grows: what was dev in the last run on these features is dev again."""
+"""Dev stays dev while a corpus grows: what was dev in the last run of the corpus is dev again."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from speechctc.core.errors import first_few, plural
+from speechctc.config.load import read_yaml
+from speechctc.config.schema import Config
+from speechctc.core.errors import InputError, first_few, plural
 from speechctc.corpora.corpus import Corpus
-from speechctc.training.growth import LAST_RUN, LastRun, changes
+from speechctc.model.checkpoint import latest_run
+from speechctc.training.growth import UTTERANCES, LastRun, changes, noted_run, read_marks
 
 
-def keep_dev(corpus: Corpus, last: LastRun, folder: Path) -> Corpus:
+def last_run(config: Config) -> LastRun | None:
+    """Return the last run on these features, or else ``runs/latest`` if its corpus is that of the config."""
+    if (noted := noted_run(config.data.dir)) is not None or (latest := latest_run()) is None:
+        return noted
+    try:
+        stored = read_yaml(latest / "config.yaml")["corpus"]
+        mine = config.to_dict()["corpus"]
+        if all(stored[key] == mine[key] for key in ("kind", "root", "tables")):
+            return LastRun(str(latest), float(stored["dev_share"]), read_marks(latest / UTTERANCES)["dev"])
+    except (InputError, OSError, LookupError, TypeError, ValueError):  # of a run that cannot be read nothing is known
+        pass
+    return None
+
+
+def keep_dev(corpus: Corpus, last: LastRun, share: float) -> Corpus:
     """Return a corpus without a dev split of its own with the dev of the last run, and a note on that.
 
     Parameters
     ----------
     corpus : Corpus
     last : LastRun
-    folder : Path
-        The folder of features.
+    share : float
+        ``corpus.dev_share``: where it is another now, another dev is wanted.
     """
     there = {each.id for split in ("train", "dev") for each in corpus.splits[split]}
     known = frozenset(last.dev) & there
-    if not corpus.dev_from_train or not known or known == there:
+    if not corpus.dev_from_train or not known or known == there or share != last.dev_share:
         return corpus
-    what = f"the {plural(len(known), 'utterance')} that were dev in {_short(last.run)} are dev again"
-    kept = corpus.with_dev(known, f"dev: {what}; to have another dev, remove {folder / LAST_RUN}")
+    what = f"the {plural(len(known), 'utterance')} of dev in {_short(last.run)}"
+    kept = corpus.with_dev(known, f"dev: {what} again; another corpus.dev_share chooses anew")
     return replace(kept, warnings=(*kept.warnings, *_known_voices(corpus, kept)))
 
 
@@ -46,7 +62,7 @@ def _known_voices(chosen: Corpus, kept: Corpus) -> list[str]:
 
 def compare_dev(dev: Mapping[str, str], last: LastRun) -> list[str]:
     """Return a warning that names the last run if its dev, of which some is dev still, was another."""
-    if not (told := changes(last.dev, dev)) or dev.keys().isdisjoint(last.dev):
+    if not (told := changes(last.dev, dev, features=False)) or dev.keys().isdisjoint(last.dev):
         return []
     return [f"dev is not that of {_short(last.run)}: {told}; dev PERs of that run and of new ones are not comparable"]
 

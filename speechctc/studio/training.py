@@ -300,7 +300,9 @@ class Training:
         try:
             held = self._held_out(documents, number)
             parts = write_corpus(documents, held, folder / "corpus")
-            files.write_json(folder / STATE, _plan(parts, model, phones, minutes) | {"test": held})
+            plan = _plan(parts, model, phones, minutes) | {"test": held}
+            share = self._state(number - 1).get("dev_share", plan["dev_share"])  # the same: dev stays dev
+            files.write_json(folder / STATE, plan | {"dev_share": share})
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # else it would be the last round
             raise

@@ -30,7 +30,7 @@ from speechctc.core.devices import total_memory
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.files import draft_folder, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, installed, latest_run, provenance
-from speechctc.training.growth import Marks, changes, read_marks, remember, write_marks
+from speechctc.training.growth import UTTERANCES, Marks, changes, read_marks, remember, write_marks
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +72,7 @@ class Run:
         self.config = folder / "config.yaml"
         self.metrics = folder / "metrics.jsonl"
         self.record = folder / "run.json"
-        self.utterances = folder / "utterances.json"
+        self.utterances = folder / UTTERANCES
         self._draw = draw
         self._begun = False
         self._latest_before: Path | None = None
@@ -137,7 +137,7 @@ class Run:
         latest = latest_run()
         self._begun, self._latest_before = True, latest if latest != self.folder.resolve() else None
         point_latest(self.folder)
-        remember(config.data.dir, self.folder, marks["dev"])
+        remember(config, marks["dev"])
 
     def abandon(self) -> None:
         """Remove what a session left that ended before it saved any state, so that the next one finds the folder free.

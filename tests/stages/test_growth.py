@@ -293,9 +293,7 @@ def test_resuming_after_the_corpus_changed_says_what_did(tmp_path: Path) -> None
     )
     assert "dev: as before" in everything
     assert "train: as before; dev: 1 relabelled (u1-003)" in said(relabel, tmp_path / "table1.jsonl")
-    assert "train: 1 with other sound or settings (u0-000)" in said(
-        lambda rows: [rows[0] | {"audio": rows[1]["audio"]}, *rows[1:]]
-    )
+    assert "train: 1 with other sound (u0-000)" in said(lambda rows: [rows[0] | {"audio": rows[1]["audio"]}, *rows[1:]])
     assert table.read_text(encoding="utf-8") == text and grown(config)[0] == 0
     run_once(config, tmp_path / "run", "train.epochs=2", resume=True)  # as it was: it goes on
 
@@ -313,17 +311,38 @@ def test_dev_stays_dev_while_the_corpus_grows(tmp_path: Path) -> None:
         assert done == 30 and split_of(config, "dev").table.ids == dev
         (line,) = [line for line in said if line.startswith("dev: ")]
         last = f"{tmp_path}/run{seed - 1 if seed > 7 else ''}"
-        assert f"that were dev in {last} are dev again; to have another dev, remove" in line
+        assert f"of dev in {last} again; another corpus.dev_share chooses anew" in line
         assert not any("comparable" in line for line in said)
         run_once(config, tmp_path / f"run{seed}", "train.epochs=1")
     edit(table, lambda rows: [row for row in rows if row["id"] != dev[0]])
     _, said = grown(config)
     (line,) = [line for line in said if "comparable" in line]
     assert f"dev is not that of {tmp_path}/run9: 1 removed ({dev[0]})" in line
-    (tmp_path / "features" / "last-run.json").unlink()
-    _, said = grown(config)
-    assert not any("comparable" in line or "dev again" in line for line in said)
-    assert len(split_of(config, "dev").table.ids) > len(dev)
+    _, said = grown(config, "corpus.dev_share=0.2")
+    (line,) = [line for line in said if "comparable" in line]
+    assert "added" in line and len(split_of(config, "dev").table.ids) > 10
+
+
+def test_dev_stays_dev_in_another_folder_of_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other settings change no PER's dev; another corpus has its own."""
+    monkeypatch.chdir(tmp_path)
+    config, table = without_dev(write_config(tmp_path, train=24, held_out=2)), tmp_path / "table0.jsonl"
+    edit(table, lambda rows: [row | {"speaker": ""} for row in rows])
+    grown(config)
+    dev = split_of(config, "dev").table.ids
+    run_once(config, Path("runs/one"), "train.epochs=1")
+    edit(table, add(tmp_path, 60))
+    edit(table, lambda rows: [row | {"speaker": ""} for row in rows])
+    other = (f"data.dir={tmp_path}/other", "features.mels=10")
+    for settings in (other, ("features.mels=10", "decode.dereverb=always")):
+        _, said = grown(config, *settings)
+        assert split_of(config, "dev", *settings).table.ids == dev
+        assert any("of dev in runs/one again" in line for line in said)
+        assert not any("comparable" in line for line in said)
+    copy = table.with_name("another.jsonl")
+    shutil.copy(table, copy)
+    _, said = grown(config, *other, f"corpus.tables.train={copy}")
+    assert not any("runs/one" in line for line in said)
 
 
 def test_a_dev_of_ones_own_that_changed_names_the_run(tmp_path: Path) -> None:
@@ -353,7 +372,7 @@ def test_another_corpus_in_the_same_folder_is_divided_as_ever(tmp_path: Path) ->
     run_once(config, tmp_path / "run", "train.epochs=1")
     edit(tmp_path / "table0.jsonl", lambda rows: [row | {"id": f"v{row['id']}"} for row in rows])
     _, said = grown(config)
-    assert not any("comparable" in line or "dev again" in line for line in said)
+    assert not any("comparable" in line or f"{tmp_path}/run" in line for line in said)
 
 
 def test_tables_of_two_extractions_are_not_mixed(tmp_path: Path) -> None:

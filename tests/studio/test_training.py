@@ -184,7 +184,7 @@ def test_a_round_extracts_what_is_new_and_has_the_dev_of_the_last(
         features = config.features.model_dump(mode="json")
         splits = {split: read_split(config.data.dir / split, features) for split in ("train", "dev", "test")}
         stored = [read_shard(path) for path in (config.data.dir / "store").glob("*.safetensors")]
-        remember(config.data.dir, config.run, splits["dev"].marks())
+        remember(config, splits["dev"].marks())
         found.append((splits["dev"].table.ids, sorted(len(shard.keys) for shard in stored)))
 
     monkeypatch.setattr("speechctc.stages.train_runs.train", note)
