@@ -86,9 +86,9 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
 
 
 def extract(
-    config: str | Path | Config, settings: Sequence[str] = (), reporter: Reporter | None = None
+    config: str | Path | Config, settings: Sequence[str] = (), reporter: Reporter | None = None, prune: bool = False
 ) -> list[SplitSummary]:
-    """Compute the features of a corpus, as ``speechctc extract`` does; called again after an interruption, go on.
+    """Compute the features of a corpus that are not there yet, as ``speechctc extract`` does.
 
     Several processes work on it, and they import the script that calls this: it does so under
     ``if __name__ == "__main__":``.
@@ -101,6 +101,8 @@ def extract(
         Replace keys of the config: ``["corpus.root=recordings"]``.
     reporter : Reporter, optional
         Receives notes, warnings and progress; by default they go to standard error.
+    prune : bool
+        Remove the features there that neither this corpus nor these settings use.
 
     Returns
     -------
@@ -110,12 +112,12 @@ def extract(
     Raises
     ------
     InputError
-        As the command says: no such config or corpus, nothing in it can be used, features of another config.
+        As the command says: no such config or corpus, nothing in it can be used, features of an earlier layout.
     """
     _check_torch()
     from speechctc.stages.extract import extract as run
 
-    return run(_config(config, settings), _reporter(reporter))
+    return run(_config(config, settings), _reporter(reporter), prune)
 
 
 def train(

@@ -297,16 +297,16 @@ class NewShard:
     config: Config
     places: dict[str, Place]
     entries: list[Entry] = field(default_factory=list)
-    frames: int = 0
+    size: int = 0
 
     def add(self, entry: Entry) -> None:
         """Add an entry; the others are written before if it makes the shard too large."""
-        width = 2 if self.config.data.dtype == "float16" else 4
-        limit = self.config.data.shard_mib * 2**20 // (self.config.features.static_dims * width)
-        if self.frames + len(entry.static) > limit:
+        width = np.dtype(self.config.data.dtype).itemsize
+        size = width * entry.static.numel() + 2 * entry.moments.total.nbytes
+        if self.size + size > self.config.data.shard_mib * 2**20:
             self.write()
         self.entries.append(entry)
-        self.frames += len(entry.static)
+        self.size += size
 
     def __contains__(self, key: str) -> bool:
         """Return whether an entry with this key waits to be written."""
@@ -314,7 +314,7 @@ class NewShard:
 
     def write(self) -> None:
         """Write what there is."""
-        entries, self.entries, self.frames = self.entries, [], 0
+        entries, self.entries, self.size = self.entries, [], 0
         if entries:
             self.places |= self.store.add(entries, self.settings)
             self.store.save_same()
