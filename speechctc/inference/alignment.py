@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.inference.placement import Posteriors
-from speechctc.inference.result import Misfit, Recognition, Variant, Word
+from speechctc.inference.result import Misfit, Recognition, Variant, Word, misfits_text
 from speechctc.inference.segmenter import (
     BEYOND,
     MIN_DURATION,
@@ -68,6 +68,8 @@ class AlignOptions:
         As for `speechctc.inference.placement.place`; silences by name.
     heard : PhoneMapping, optional
         Labels that are not the model's, and the phones that they are heard as.
+    say_misfits : bool
+        All units are placed, and the result says what misfits there seem to be.
     judge : callable, optional
         Scores the phones: `Goodness.scores`, or `collect` to learn from them.
     watch : callable
@@ -79,6 +81,7 @@ class AlignOptions:
     heard: PhoneMapping | None = None
     judge: Judge | None = None
     watch: Callable[[str], None] = lambda text: None
+    say_misfits: bool = False
 
 
 class Aligner:
@@ -149,18 +152,17 @@ class Aligner:
         if not items:
             return Recognition(name, seconds, (), 0.0)
         length, span = seconds - (start or 0.0), WHOLE if start is None else (start, seconds)
-        placed = self._placed(name, length, items, posteriors)
+        placed = self._placed(name, length, items, posteriors, self.options.find_misfits)
         clock = FrameClock(self.clock.step, self.clock.seconds(first))
         segmenter = Segmenter(self.inventory, clock, self.calibration)
         units = tuple(units_of(items))
-        aligned = self._in_time(placed, posteriors, units, segmenter, seconds, span)
-        silent = _silent(self.inventory)
-        is_unlike = not self.options.find_misfits and amiss(placed, posteriors, silent) > FITS
+        aligned = self._in_time(placed, posteriors, units, segmenter, seconds, span, self.refiner)
+        is_unlike = self._is_unlike(name, length, items, posteriors, placed)
         notes, is_unheard = [f"{name}: {UNLIKE}"] if is_unlike else [], False
         if self.options.judge is not None:
             judged = posteriors.judged or posteriors
             scores = self.options.judge(placed, judged, aligned.segments, self.heard.classes)
-            aligned = _judged(aligned, placed, scores)
+            aligned = _judged(aligned, placed, scores, beside_misfits(placed))
             unheard, is_unheard = _unheard(name, aligned.segments, placed, posteriors, self.inventory)
             notes += unheard
         segments, words, misfits = aligned
@@ -172,19 +174,49 @@ class Aligner:
             notes.append(f"{name}: the alignment may be wrong {where}; {edge}")
         score = placed.score / max(len(segments), 1)
         is_unfit = is_unlike or is_unheard
-        return Recognition(name, seconds, segments, score, words, misfits, "; ".join(notes), is_unfit)
+        found = Recognition(name, seconds, segments, score, words, misfits, "; ".join(notes), is_unfit)
+        if self.options.say_misfits and not is_unlike:
+            found = replace(found, doubt=self._doubt(name, length, items, posteriors, clock, (seconds, span)))
+        return found
 
-    def _placed(self, name: str, length: float, items: Items, posteriors: Posteriors) -> Placement:
+    def _is_unlike(self, name: str, length: float, items: Items, posteriors: Posteriors, placed: Placement) -> bool:
+        """Return whether most of a transcript does not fit; of misfits that are only marked, nothing is judged."""
+        if self.options.find_misfits:
+            if self.options.judge is None:
+                return False
+            try:
+                placed = self._placed(name, length, items, posteriors, False)
+            except InputError:
+                return True
+        return amiss(placed, posteriors, _silent(self.inventory)) > FITS
+
+    def _doubt(
+        self,
+        name: str,
+        length: float,
+        items: Items,
+        posteriors: Posteriors,
+        clock: FrameClock,
+        times: tuple[float, Span],
+    ) -> str:
+        """Return which misfits there seem to be, in a line; ``""`` for none."""
+        placed = self._placed(name, length, items, posteriors, True)
+        segmenter = Segmenter(self.inventory, clock, self.calibration)
+        return misfits_text(self._in_time(placed, posteriors, tuple(units_of(items)), segmenter, *times, None).misfits)
+
+    def _placed(
+        self, name: str, length: float, items: Items, posteriors: Posteriors, find_misfits: bool
+    ) -> Placement:
         """Return the best placement of a transcript."""
         encode, options = self.inventory.encode, self.options
-        if not options.find_misfits:
+        if not find_misfits:
             plain = units_of(items) if is_plain(items) else ()
             labels = [label for unit in plain for label in encode(unit.pronunciations[0])]
             check_fit(name, labels or range(fewest_phones(items)), posteriors.frames, length)
         from speechctc.inference.placement import place  # late: it loads numba
 
         silences = encode(options.silences)
-        placed = place(items, encode, posteriors, self.clock.step, options.find_misfits, silences, options.watch)
+        placed = place(items, encode, posteriors, self.clock.step, find_misfits, silences, options.watch)
         if placed.score == -math.inf:
             if placed.is_exact:
                 what, fix = f"its {length:.2f} s are too short for the transcript", "check that they belong together"
@@ -243,6 +275,7 @@ class Aligner:
         segmenter: Segmenter,
         seconds: float,
         span: Span,
+        refiner: Refiner | None,
     ) -> Aligned:
         """Return an alignment in time; `seconds` and `span` are when the part ends, and within what times it lies."""
         segments: list[Segment] = []
@@ -252,8 +285,8 @@ class Aligner:
             segments += segmenter.push(rows, classes[start : start + len(rows)])
             start += len(rows)
         segments += segmenter.finish(seconds)
-        if self.refiner:
-            segments = self._refined(self.refiner, segments, span)
+        if refiner:
+            segments = self._refined(refiner, segments, span)
         heard: dict[int, list[Segment]] = {}
         for segment, number in zip(segments, stretch_of, strict=True):
             heard.setdefault(number, []).append(segment)
@@ -317,8 +350,22 @@ def _unheard(
     return [note], 2 * sum(map(len, runs)) >= len(phones)
 
 
-def _judged(aligned: Aligned, placed: Placement, scores: Sequence[PhoneScore | None]) -> Aligned:
-    """Return phones with their scores, and words with the means of those."""
+def beside_misfits(placed: Placement) -> set[int]:
+    """Return the units that are next to what does not fit, and so may be placed in the sound of another."""
+    spoken = [visit for visit in placed.visits if visit.unit >= 0]
+    firsts = [visit.first for visit in spoken]
+    extra = (np.searchsorted(firsts, each.first) for each in placed.stretches if not each.wanted)
+    missing = (np.searchsorted(firsts, frame, side="right") for frame, _ in placed.missing)
+    found = {int(at) for at in (*extra, *missing)}
+    return {visit.unit for at in found for visit in spoken[max(at - 1, 0) : at + 1]}
+
+
+def _judged(
+    aligned: Aligned, placed: Placement, scores: Sequence[PhoneScore | None], doubtful: Container[int]
+) -> Aligned:
+    """Return phones with their scores, and words with the means of those; `doubtful` units have none."""
+    pairs = zip(scores, placed.visits, strict=True)
+    scores = [None if visit.unit in doubtful else score for score, visit in pairs]
     segments = tuple(each._replace(goodness=score) for each, score in zip(aligned.segments, scores, strict=True))
     inside: dict[int, list[float]] = {}
     for visit, score in zip(placed.visits, scores, strict=True):
@@ -356,7 +403,8 @@ def _joined(name: str, seconds: float, parts: Sequence[Recognition], note: str) 
     words = tuple(each for part in parts for each in part.words)
     misfits = tuple(each for part in parts for each in part.misfits)
     is_unfit = 2 * sum(len(part.segments) for part in parts if part.is_unfit) > len(segments)
-    return Recognition(name, seconds, segments, score, words, misfits, note, is_unfit)
+    doubt = "; ".join(f"{part.file.removeprefix(f'{name}, ')}: {part.doubt}" for part in parts if part.doubt)
+    return Recognition(name, seconds, segments, score, words, misfits, note, is_unfit, doubt=doubt)
 
 
 def _with_heard(placed: Placement, posteriors: Posteriors) -> tuple[NDArray[np.int64], list[int]]:

@@ -140,6 +140,8 @@ class Recognition:
         What the user should know about how the result was found, or ``""``.
     is_unfit : bool
         The note says that most of the transcript is not heard, so that scores mean nothing.
+    doubt : str
+        Of an alignment that has to place all: which misfits there seem to be, or ``""``.
     about : str
         What the scores mean and what they do not judge, if the phones were scored.
     symbols : str
@@ -168,6 +170,7 @@ class Recognition:
     intervals: tuple[Interval, ...] = ()
     tier: str = ""
     is_dereverberated: bool = False
+    doubt: str = ""
 
     @property
     def phones(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording
-from speechctc.core.errors import InputError, counted_alike, first_few
+from speechctc.core.errors import InputError, counted_alike, first_few, plural
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.spoken import without_nonspeech
@@ -41,6 +41,7 @@ from speechctc.phones.notations import notation_of, xsampa_in_ipa
 from speechctc.phones.pronouncer import Pronouncer, check_length
 
 PhrasesOrError = tuple[Phrase, ...] | InputError  # a transcript to place, or the reason why there is none
+DOUBTS = 5  # recordings to name that may not be as in their transcripts
 EXAMPLES = 8  # words without a pronunciation, to be named
 MISFITS = 3
 """Exit status if all recordings were aligned, and some do not fit their transcripts."""
@@ -55,8 +56,8 @@ class Placing(NamedTuple):
         The transcripts hold words, which this reads; None: they hold phones.
     hearing : Hearing, optional
         The pronunciations and phones keep their labels, which are heard as phones of the model; None: they are its own.
-    find_misfits : bool
-        Mark what is missing from the recordings, and what they hold beyond the transcripts.
+    find_misfits : bool or None
+        Mark what is missing from the recordings, and what they hold beyond the transcripts; None: only say so.
     silences : tuple of str
         Phones of the model that may stand between words.
     show_intervals : bool
@@ -73,7 +74,7 @@ class Placing(NamedTuple):
 
     pronouncer: Pronouncer | None = None
     hearing: Hearing | None = None
-    find_misfits: bool = False
+    find_misfits: bool | None = False
     silences: tuple[str, ...] = ()
     show_intervals: bool = False
     first_variant: bool = False
@@ -87,7 +88,7 @@ def choose_placing(
     labels: Labels,
     dictionary: Path | None,
     language: str | None,
-    misfits: bool,
+    misfits: bool | None,
     silence: str | None,
     keep: bool = True,
 ) -> Placing:
@@ -101,8 +102,8 @@ def choose_placing(
         What the transcripts hold.
     dictionary, language : Path, str or None
         What reads words.
-    misfits : bool
-        Look for what is missing and for what is not in the transcripts.
+    misfits : bool or None
+        Look for what is missing and for what is not in the transcripts; None: only say so.
     silence : str or None
         Phones, separated by spaces; None: where the transcripts hold words, all labels of silence.
     keep : bool
@@ -190,6 +191,7 @@ def align(
     tasks, left_out = without_nonspeech(tasks, None if placing.pronouncer else recogniser.inventory, placing.ignored)
     reporter.note(*left_out)
     misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed
+    doubts = list[str]()
     if placing.pronouncer:
         placing.pronouncer.detect_ipa(_texts(tasks))
     # eSpeak NG reads one text at a time: not in the threads
@@ -197,7 +199,7 @@ def align(
     jobs = (_prepared(task, recogniser.inventory, placings) for task in tasks)
     recordings = [task.recording for task in tasks]
     with _results(recogniser, jobs, options, work, reporter) as results:
-        writer = ResultWriter(recordings, _watched(recordings, results, misfits, failed), options)
+        writer = ResultWriter(recordings, _watched(recordings, results, misfits, doubts, failed), options)
         status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     said = [each.pronouncer.notes() if each.pronouncer else () for each in placings.values()]
     heard = [each.hearing.note() if each.hearing else "" for each in placings.values()]
@@ -205,6 +207,7 @@ def align(
     about = about_scores(recogniser, languages) if options.scored and status < 2 else ""
     spelled = [f"labels read as X-SAMPA: {first_few(pairs)}"] if (pairs := _pairs(placing.spelled)) else []
     reporter.note(*filter(None, [*spelled, *chain.from_iterable(said), *heard, about, *counted_alike(misfits)]))
+    reporter.note(*_doubts(doubts, len(recordings)))
     return status or (MISFITS if misfits else 0)
 
 
@@ -354,7 +357,12 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     heard = placing.hearing.of(_labels(items)) if placing.hearing else None
     judge = replace(recogniser.goodness, language=language or "").scores if output.scored else None
     options = AlignOptions(
-        placing.find_misfits, placing.silences, heard, judge, lambda text: reporter.status(f"{path.name}: {text}")
+        bool(placing.find_misfits),
+        placing.silences,
+        heard,
+        judge,
+        lambda text: reporter.status(f"{path.name}: {text}"),
+        placing.find_misfits is None,
     )
     parts = () if phrases[0].end == math.inf else phrases
     result = recogniser.place(path, items, channel=channel, phrases=parts, options=options)
@@ -377,16 +385,28 @@ def _watched(
     recordings: Sequence[Recording],
     results: Iterable[Recognition | InputError],
     misfits: list[tuple[Path, str]],
+    doubts: list[str],
     failed: list[tuple[Recording, str]],
 ) -> Iterator[Recognition | InputError]:
-    """Yield the results of recordings; add to the lists what does not fit, and what failed."""
+    """Yield the results of recordings; add to the lists what does not fit, what may not, and what failed."""
     for recording, result in zip(recordings, results, strict=True):
         if isinstance(result, InputError):
             failed.append((recording, str(result)))
         else:
-            said = f"{result.file}: {misfits_text(result.misfits)}" if result.misfits else ""
+            beside = "; words beside it have no score" if result.about else ""
+            said = f"{result.file}: {misfits_text(result.misfits)}{beside}" if result.misfits else ""
+            doubts += [f"{result.file}: {result.doubt}"] if result.doubt else []
             misfits += [(recording.path, text) for text in (said, result.note) if text]
         yield result
+
+
+def _doubts(doubts: Sequence[str], count: int) -> list[str]:
+    """Return lines on the recordings of which something may not fit, the first of many."""
+    if not doubts:
+        return []
+    more = [f"and {len(doubts) - DOUBTS} more"] if len(doubts) > DOUBTS else []
+    how = "every word was placed; --misfits marks what does not fit (of right texts, some 2 of 100 words)"
+    return [f"{len(doubts)} of {plural(count, 'recording')} may not be as in the transcript: {how}", *doubts[:DOUBTS], *more]
 
 
 def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "") -> str:
