@@ -58,6 +58,14 @@ class Aligned(NamedTuple):
     misfits: tuple[Misfit, ...]
 
 
+class Times(NamedTuple):
+    """The clock of the frames of a part of a recording, when the part ends, and within what times it lies."""
+
+    clock: FrameClock
+    seconds: float
+    span: Span
+
+
 @dataclass(frozen=True)
 class AlignOptions:
     """How a transcript is placed.
@@ -151,20 +159,17 @@ class Aligner:
         """
         if not items:
             return Recognition(name, seconds, (), 0.0)
-        length, span = seconds - (start or 0.0), WHOLE if start is None else (start, seconds)
+        length, clock = seconds - (start or 0.0), FrameClock(self.clock.step, self.clock.seconds(first))
+        times, units = Times(clock, seconds, WHOLE if start is None else (start, seconds)), tuple(units_of(items))
         placed = self._placed(name, length, items, posteriors, self.options.find_misfits)
-        clock = FrameClock(self.clock.step, self.clock.seconds(first))
-        segmenter = Segmenter(self.inventory, clock, self.calibration)
-        units = tuple(units_of(items))
-        aligned = self._in_time(placed, posteriors, units, segmenter, seconds, span, self.refiner)
-        is_unlike = self._is_unlike(name, length, items, posteriors, placed)
-        notes, is_unheard = [f"{name}: {UNLIKE}"] if is_unlike else [], False
+        aligned = self._in_time(placed, posteriors, units, times, self.refiner)
+        notes, is_unfit = self._fit(name, posteriors, placed, aligned.segments)
         if self.options.judge is not None:
             judged = posteriors.judged or posteriors
             scores = self.options.judge(placed, judged, aligned.segments, self.heard.classes)
             aligned = _judged(aligned, placed, scores, beside_misfits(placed))
-            unheard, is_unheard = _unheard(name, aligned.segments, placed, posteriors, self.inventory)
-            notes += unheard
+            if self.options.find_misfits:  # of what is left out, all would seem to fit
+                notes, is_unfit = self._fit_of_all(name, length, items, posteriors, times)
         segments, words, misfits = aligned
         if all(unit.pronunciations == ((unit.text,),) for unit in units):
             words = ()  # they would repeat the phones
@@ -172,37 +177,39 @@ class Aligner:
             where = f"from {clock.seconds(placed.touched):.0f} s on"
             edge = "it is at the edge of what was looked at: cut the recording"
             notes.append(f"{name}: the alignment may be wrong {where}; {edge}")
-        score = placed.score / max(len(segments), 1)
-        is_unfit = is_unlike or is_unheard
-        found = Recognition(name, seconds, segments, score, words, misfits, "; ".join(notes), is_unfit)
-        if self.options.say_misfits and not is_unlike:
-            found = replace(found, doubt=self._doubt(name, length, items, posteriors, clock, (seconds, span)))
-        return found
+        score, doubt = placed.score / max(len(segments), 1), ""
+        if self.options.say_misfits and not is_unfit:
+            around = self._placed(name, length, items, posteriors, True)
+            doubt = misfits_text(self._in_time(around, posteriors, units, times, None).misfits)
+        note = "; ".join(notes)
+        return Recognition(name, seconds, segments, score, words, misfits, note, is_unfit, doubt=doubt)
 
-    def _is_unlike(self, name: str, length: float, items: Items, posteriors: Posteriors, placed: Placement) -> bool:
-        """Return whether most of a transcript does not fit; of misfits that are only marked, nothing is judged."""
-        if self.options.find_misfits:
-            if self.options.judge is None:
-                return False
-            try:
-                placed = self._placed(name, length, items, posteriors, False)
-            except InputError:
-                return True
-        return amiss(placed, posteriors, _silent(self.inventory)) > FITS
+    def _fit_of_all(
+        self, name: str, length: float, items: Items, posteriors: Posteriors, times: Times
+    ) -> tuple[list[str], bool]:
+        """As `_fit`, of the transcript placed without misfits."""
+        try:
+            placed = self._placed(name, length, items, posteriors, False)
+        except InputError:
+            return [f"{name}: {UNLIKE}"], True
+        aligned = self._in_time(placed, posteriors, tuple(units_of(items)), times, None)
+        return self._fit(name, posteriors, placed, aligned.segments)
 
-    def _doubt(
-        self,
-        name: str,
-        length: float,
-        items: Items,
-        posteriors: Posteriors,
-        clock: FrameClock,
-        times: tuple[float, Span],
-    ) -> str:
-        """Return which misfits there seem to be, in a line; ``""`` for none."""
-        placed = self._placed(name, length, items, posteriors, True)
-        segmenter = Segmenter(self.inventory, clock, self.calibration)
-        return misfits_text(self._in_time(placed, posteriors, tuple(units_of(items)), segmenter, *times, None).misfits)
+    def _fit(
+        self, name: str, posteriors: Posteriors, placed: Placement, segments: Sequence[Segment]
+    ) -> tuple[list[str], bool]:
+        """Return what is to be said of how a transcript fits as a whole, and whether most of it does not.
+
+        Nothing where misfits were left out of the placement: they say it.
+        """
+        if self.options.find_misfits and self.options.judge is None:
+            return [], False
+        is_unlike = amiss(placed, posteriors, _silent(self.inventory)) > FITS
+        notes, is_unheard = [f"{name}: {UNLIKE}"] if is_unlike else [], False
+        if self.options.judge is not None:
+            unheard, is_unheard = _unheard(name, segments, placed, posteriors, self.inventory)
+            notes += unheard
+        return notes, is_unlike or is_unheard
 
     def _placed(
         self, name: str, length: float, items: Items, posteriors: Posteriors, find_misfits: bool
@@ -272,13 +279,12 @@ class Aligner:
         placed: Placement,
         posteriors: Posteriors,
         units: Sequence[Unit],
-        segmenter: Segmenter,
-        seconds: float,
-        span: Span,
+        times: Times,
         refiner: Refiner | None,
     ) -> Aligned:
-        """Return an alignment in time; `seconds` and `span` are when the part ends, and within what times it lies."""
-        segments: list[Segment] = []
+        """Return an alignment in time."""
+        clock, seconds, span = times
+        segmenter, segments = Segmenter(self.inventory, clock, self.calibration), list[Segment]()
         start = 0
         classes, stretch_of = _with_heard(placed, posteriors)
         for rows in posteriors.blocks():
@@ -291,7 +297,7 @@ class Aligner:
         for segment, number in zip(segments, stretch_of, strict=True):
             heard.setdefault(number, []).append(segment)
         spans = [
-            (heard[k][0].start, heard[k][-1].end) if k in heard else _edges(stretch, segmenter.clock, seconds)
+            (heard[k][0].start, heard[k][-1].end) if k in heard else _edges(stretch, clock, seconds)
             for k, stretch in enumerate(placed.stretches)
         ]
         segments = lasting(_outside_stretches(heard.get(SPOKEN, []), placed, spans), MIN_DURATION, span[0], seconds)

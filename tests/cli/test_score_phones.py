@@ -40,6 +40,33 @@ def test_a_phone_that_was_said_otherwise_stands_out(speechctc: Command, here: Pa
     assert float(worst["file_score"]) == pytest.approx(sum(float(row["score"]) for row in rows) / 11, abs=2e-4)
 
 
+@pytest.mark.parametrize(
+    ("said", "given", "kind", "beside"),
+    [
+        ("drop hum scale hum drop scale", "drop hum scale buzz hum drop scale", "missing", "scale hum"),
+        ("drop hum scale buzz hum drop scale", "drop hum scale hum drop scale", "extra", "scale hum"),
+        ("drop hum scale scale hum drop scale", "drop hum scale hum drop scale", "extra", None),
+    ],
+)
+def test_words_beside_one_that_does_not_fit_have_no_score(
+    speechctc: Command, here: Path, said: str, given: str, kind: str, beside: str | None
+) -> None:
+    write_words("a.wav", said.split(), seed=3)
+    (here / "a.txt").write_text(given)
+    done = speechctc("score-phones", "a.wav", *WORDS, "--format", "json", "--out", "a.json")
+    (entry,) = json.loads((here / "a.json").read_text())
+    (misfit,) = entry["misfits"]
+    assert done.status == 3 and misfit["kind"] == kind and "words beside it have no score" in done.err
+    unscored = [word["word"].lower() for word in entry["words"] if "score" not in word]
+    assert " ".join(unscored) == beside if beside else 1 <= len(unscored) <= 2 and "scale" in unscored
+    for word in entry["words"]:
+        inside = [each for each in entry["segments"] if word["start"] <= each["start"] < word["end"]]
+        assert all(("score" in each) == ("score" in word) for each in inside)
+    everything = speechctc("score-phones", "a.wav", *WORDS, "--no-misfits", "--format", "json", "--out", "b.json")
+    (entry,) = json.loads((here / "b.json").read_text())
+    assert everything.status == 0 and all("score" in each for each in entry["words"])
+
+
 def test_the_variant_taken_is_named_or_the_first_is_taken(speechctc: Command, here: Path) -> None:
     pytest.importorskip("openpyxl")
     write_song(here / "a.wav", "low high top low".split())
@@ -82,7 +109,7 @@ def test_ratings_of_other_speakers_are_predicted(speechctc: Command, here: Path)
             rows += marks
     (here / "r.tsv").write_text("\n".join(rows) + "\n", encoding="utf-16")  # as Excel saves Unicode text
     (here / "d.dict").write_text("LOW low\nMID mid\nHIGH high\nTOP top\n")
-    score = ("score-phones", "all", "--words", "all", "--dictionary", "d.dict", "--format", "json", "--out")
+    score = ("score-phones", "all", "--words", "all", "--dictionary", "d.dict", "--no-misfits", "--format", "json", "--out")
     assert speechctc(*score, "out").status == 0
     segments = json.loads((here / "out/A/1.json").read_text())["segments"]
     assert all(set(each["log_odds"]) == {"-", "low", "mid", "high", "top"} - {each["phone"]} for each in segments)
