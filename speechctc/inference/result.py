@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.channel import Channel
 from speechctc.core import files
 from speechctc.core.errors import InputError, optional, plural
 from speechctc.inference.segmenter import Segment, lasting
@@ -140,6 +141,8 @@ class Recognition:
         What the user should know about how the result was found, or ``""``.
     is_unfit : bool
         The note says that most of the transcript is not heard, so that scores mean nothing.
+    channel : Channel, optional
+        Through what the recording came, if the phones were scored.
     doubt : str
         Of an alignment that has to place all: which misfits there seem to be, or ``""``.
     about : str
@@ -171,6 +174,7 @@ class Recognition:
     tier: str = ""
     is_dereverberated: bool = False
     doubt: str = ""
+    channel: Channel | None = None
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -205,6 +209,7 @@ class Recognition:
         if self.about:
             values["about"] = self.about
             values |= {"symbols": self.symbols} if self.symbols != "own" else {}
+            values |= {"sound": self.channel.to_dict()} if self.channel else {}
             values |= {"note": self.note, "is_unfit": self.is_unfit} if self.note else {}
         if self.misfits:
             values["misfits"] = [_rounded(misfit._asdict()) for misfit in self.misfits]
