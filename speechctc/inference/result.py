@@ -14,6 +14,7 @@ from speechctc.audio.channel import Channel
 from speechctc.core import files
 from speechctc.core.errors import InputError, optional, plural
 from speechctc.inference.segmenter import Segment, lasting
+from speechctc.phones.inventory import SILENCES
 from speechctc.phones.label_rules import is_tone
 
 WORDS_SHOWN = 6  # missing words to name
@@ -187,6 +188,13 @@ class Recognition:
         scores = [segment.goodness.score for segment in self.segments if segment.goodness]
         return sum(scores) / len(scores) if scores else None
 
+    @property
+    def rate(self) -> float | None:
+        """Phones a second of speech, without pauses; None without phones."""
+        spoken = [each for each in self.segments if each.phone not in SILENCES]
+        seconds = sum(each.end - each.start for each in spoken)
+        return len(spoken) / seconds if seconds > 0 else None
+
     def word_of(self, segment: Segment) -> Word | None:
         """Return the word that a phone belongs to; None for a pause, or where there are no words."""
         middle = (segment.start + segment.end) / 2
@@ -209,6 +217,7 @@ class Recognition:
         if self.about:
             values["about"] = self.about
             values |= {"symbols": self.symbols} if self.symbols != "own" else {}
+            values |= {"phones_a_second": round(self.rate, 2)} if self.rate else {}
             values |= {"sound": self.channel.to_dict()} if self.channel else {}
             values |= {"note": self.note, "is_unfit": self.is_unfit} if self.note else {}
         if self.misfits:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_e
 from speechctc.core.files import MOST_RESULTS, read_json
 from speechctc.corpora.transcripts import Task
 from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet
+from speechctc.inference.goodness import LOW
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.result import Misfit, misfits_text
 from speechctc.inference.segmenter import OMITTED
@@ -38,6 +40,7 @@ FEW = 3  # a sound that was said less often is in the second table
 MIN_RECORDINGS = 5  # with fewer, intervals are over words, and no change is called
 DRAWS = 4000  # of Student's t
 LEVEL = 0.05
+FINDINGS = 20  # words to name in which several sounds were said badly
 NOTHING = "nothing"  # was said instead: in CSV, a field that begins with - gets an apostrophe
 METHOD = (
     f"Intervals hold 95 %, by Student's t: over recordings where a sound is in {MIN_RECORDINGS} or more, else over the"
@@ -51,7 +54,13 @@ METHOD = (
     f" given of a sound that was said less than {FEW} times on one of the dates. Read the same text on both: other"
     " words are easier or harder."
 )
+ORDER = (
+    "An order of persons needs sentences: two halves of a person's sentences agree in it at a rank correlation of"
+    " ORDER_FIGURES. Means whose intervals overlap are no order. The mean also goes with"
+    " the rate of speech: who speaks slowly scores lower, though no sound is worse."
+)
 COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead", "not_told_from")
+PEOPLE = ("speaker", "score", "low", "high", "recordings", "phones", "phones_a_second")
 CHANGED = ("score_before", "score_now", "change", "change_low", "change_high", "beyond_chance", "not_called")
 Values = NDArray[np.float64]
 
@@ -105,6 +114,17 @@ class Change(NamedTuple):
         return f"not called: {self.not_called}" if self.not_called else called
 
 
+class Finding(NamedTuple):
+    """A word in which several sounds were said badly: one thing to look at, often another word or a slip."""
+
+    said: tuple[Said, ...]
+
+    @property
+    def text(self) -> str:
+        """The word, and its sounds with their scores."""
+        return f"{self.said[0].word}: " + ", ".join(f"{each.phone} {each.score:.2f}" for each in self.said)
+
+
 class Sound(NamedTuple):
     """How one speaker said a sound, or (`phone` is empty) all of them."""
 
@@ -137,12 +157,32 @@ class Sound(NamedTuple):
 
 
 class Speaker(NamedTuple):
-    """How a speaker said all sounds, the worst first; `page` is the name of the file without its ending."""
+    """How a speaker said all sounds, the worst first; `page` is the name of the file without its ending.
+
+    `rate` is the mean of the phones a second, `rate_before` that of the recordings of before.
+    """
 
     name: str
     page: str
     whole: Sound
     sounds: tuple[Sound, ...]
+    rate: float | None = None
+    rate_before: float | None = None
+
+    @property
+    def recordings(self) -> int:
+        """How many recordings count."""
+        return len({each.file for each in self.whole.said})
+
+    @property
+    def words(self) -> list[Finding]:
+        """The words in which several sounds were said badly, the worst first."""
+        groups = defaultdict[tuple[str, float], list[Said]](list)
+        for each in self.whole.said:
+            if each.word and each.score < LOW:
+                groups[each.file, each.start].append(each)
+        found = [Finding(tuple(group)) for group in groups.values() if len(group) > 1]
+        return sorted(found, key=lambda finding: min(each.score for each in finding.said))
 
 
 class Remark(NamedTuple):
@@ -160,6 +200,13 @@ class Scores(NamedTuple):
     remarks: Sequence[Remark] = ()
     symbols: frozenset[str] = frozenset({"own"})
     channels: Mapping[str, Channel] = MappingProxyType({})
+    rates: Mapping[str, float] = MappingProxyType({})
+
+    def rate_of(self, speaker: str) -> float | None:
+        """Return the mean of the phones a second in the recordings of a speaker that count."""
+        files = {each.file for each in self.said if each.speaker == speaker}
+        found = [self.rates[file] for file in files if file in self.rates]
+        return fmean(found) if found else None
 
     def channels_of(self, speaker: str) -> list[Channel]:
         """Return the channels of the recordings of a speaker that count."""
@@ -176,7 +223,7 @@ def read_scores(files: Iterable[Path]) -> Scores:
         A file is no such file.
     """
     said, about, remarks, symbols = list[Said](), set[str](), list[Remark](), set[str]()
-    channels = dict[str, Channel]()
+    channels, rates = dict[str, Channel](), dict[str, float]()
     for file in files:
         try:
             result = read_json(file, MOST_RESULTS)
@@ -188,11 +235,12 @@ def read_scores(files: Iterable[Path]) -> Scores:
             if misfits := [Misfit(**{"text": "", **each}) for each in result.get("misfits", ())]:
                 what = f"{result['file']}: {misfits_text(misfits)}; words beside it have no score"
                 remarks.append(Remark(result["speaker"], f"Not as in the text: {what}"))
+            rates |= {result["file"]: float(result["phones_a_second"])} if "phones_a_second" in result else {}
             channels |= {result["file"]: Channel.from_dict(result["sound"])} if "sound" in result else {}
             said += [] if is_unfit else _said(result)
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{file}: not the scores of a recording", "score it again, or delete the file") from None
-    return Scores(said, about, remarks, frozenset(symbols), channels)
+    return Scores(said, about, remarks, frozenset(symbols), channels, rates)
 
 
 def _said(result: dict[str, Any]) -> Iterator[Said]:
@@ -345,7 +393,8 @@ def speakers_of(now: Scores, before: Scores | None, pages: dict[str, str]) -> li
             sounds = _beyond_chance([of(phone) for phone in phones])
             sounds.sort(key=lambda sound: (not sound.is_often, sound.score))
             (whole,) = _beyond_chance([of("")])
-            speakers.append(Speaker(name, page, whole, tuple(sounds)))
+            rates = now.rate_of(name), before.rate_of(name) if before else None
+            speakers.append(Speaker(name, page, whole, tuple(sounds), *rates))
     return speakers
 
 
@@ -488,7 +537,7 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
         raise InputError(what, "score those recordings again with this model, and name their new folder")
     speakers = speakers_of(now, before, pages)
     values = {"about": " ".join(sorted(now.about)), "method": METHOD, "has_before": before is not None, "few": FEW}
-    values["remarks"] = now.remarks
+    values |= {"remarks": now.remarks, "order": ORDER, "findings": FINDINGS}
     for each in speakers:
         remarks = [remark for remark in now.remarks if remark.speaker == each.name]
         own = values | {"speaker": each, "clips": clips(each), "remarks": remarks}
@@ -499,13 +548,14 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
     values |= {"table": table, "phones": phones}
     page = render_page("speakers.html", "Speakers and sounds", values, ["speaker.css"])
     written.write_text(folder / f"{INDEX}.html", page, overwrite)
-    about = [f"{values['about']} {METHOD}", *(each.text for each in now.remarks)]
+    about = [f"{values['about']} {METHOD} {ORDER}", *(each.text for each in now.remarks)]
     return _write_sheets(folder, speakers, phones, before is not None, about, overwrite)
 
 
 def clips(speaker: Speaker) -> dict[Said, str]:
     """Return the sound around each word to listen to, as a ``data:`` URL."""
-    wanted, found = sorted(said for sound in speaker.sounds for said in sound.worst), dict[Said, str]()
+    words = [finding.said[0] for finding in speaker.words[:FINDINGS]]
+    wanted, found = sorted({*words, *(said for sound in speaker.sounds for said in sound.worst)}), dict[Said, str]()
     for (file, channel), group in groupby(wanted, key=lambda said: (said.file, said.channel)):
         samples, _ = sound_file.read(Path(file), RATE, channel)  # once: a program may have to decode it
         for said in group:
@@ -534,9 +584,12 @@ def _write_sheets(
 
     book, out = openpyxl.Workbook(write_only=True), io.BytesIO()
     matrix = Sheet(book, "speaker by sound", ("speaker", "all", *phones))
+    people = Sheet(book, "speakers", PEOPLE)
     for each in speakers:
         means = {sound.phone: sound.score for sound in each.sounds}
         matrix.add(each.name, each.whole.score, *(means.get(phone, "") for phone in phones))
+        interval = each.whole.interval or ("", "")
+        people.add(each.name, each.whole.score, *interval, each.recordings, len(each.whole.said), each.rate or "")
     long = Sheet(book, "sounds", columns)
     for row in rows:
         long.add(*row)

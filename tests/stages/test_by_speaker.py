@@ -92,6 +92,15 @@ def test_what_was_said_seldom_has_no_change_and_one_place_no_interval() -> None:
     assert one.interval is None and one.change is None and not one.is_often
 
 
+def test_several_bad_sounds_of_a_word_are_one_finding() -> None:
+    places = [("ball", 0.0, "b", 0.1), ("ball", 0.0, "l", 0.15), ("ball", 0.0, "o", 0.9), ("ball", 2.0, "b", 0.1)]
+    places += [("gone", 1.0, "g", 0.02), ("gone", 1.0, "n", 0.1)]
+    heard = [Said("x", "a.wav", None, phone, score, "", word, start, start + 0.5) for word, start, phone, score in places]
+    (speaker,) = speakers_of(Scores(heard, set(), rates={"a.wav": 9.5}), None, {"x": "x"})
+    assert [each.text for each in speaker.words] == ["gone: g 0.02, n 0.10", "ball: b 0.10, l 0.15"]
+    assert speaker.rate == 9.5 and speaker.recordings == 1 and speaker.rate_before is None
+
+
 def test_pages_are_named_by_speakers() -> None:
     assert pages_of(["a/b", "Index", "ä", "a/b", "A_B"]) == {"a/b": "a_b", "Index": "Index-2", "ä": "ä", "A_B": "A_B-2"}
     with pytest.raises(InputError, match="the speaker of 2 recordings"):
