@@ -1,4 +1,4 @@
-"""Through what a recording came: which frequencies the voice has in it, how loud the noise is, and whether it is cut off.
+"""Through what a recording came: the frequencies of the voice in it, its noise, and whether samples are cut off.
 
 Scores of the same voice differ between microphones, codecs and rooms. Recordings are compared by what these change: the
 spectrum of the frames with speech, and that of the quietest frames.
@@ -62,7 +62,10 @@ class Channel(NamedTuple):
         """Return the values of the JSON output: what people read first, then what is compared."""
         low, high = self.band
         told = {"from_hz": round(low), "to_hz": round(high), "noise_db": round(self.floor, 1)}
-        compared = {"spectrum": [round(each, 1) for each in self.spectrum], "noise": [round(each, 1) for each in self.noise]}
+        compared = {
+            "spectrum": [round(each, 1) for each in self.spectrum],
+            "noise": [round(each, 1) for each in self.noise],
+        }
         return told | {"clipped": round(self.clipped, 5)} | compared
 
     @classmethod
@@ -103,7 +106,7 @@ def _bands(samples: Samples, count: int) -> Values:
 
 
 def _decibel(power: Values, least: float) -> Values:
-    return np.maximum(10 * np.log10(np.maximum(power, 1e-20)), least)
+    return np.asarray(np.maximum(10 * np.log10(np.maximum(power, 1e-20)), least))
 
 
 def _clipped(samples: Samples) -> float:

@@ -211,9 +211,7 @@ class Aligner:
             notes += unheard
         return notes, is_unlike or is_unheard
 
-    def _placed(
-        self, name: str, length: float, items: Items, posteriors: Posteriors, find_misfits: bool
-    ) -> Placement:
+    def _placed(self, name: str, length: float, items: Items, posteriors: Posteriors, find_misfits: bool) -> Placement:
         """Return the best placement of a transcript."""
         encode, options = self.inventory.encode, self.options
         if not find_misfits:

@@ -29,7 +29,8 @@ COLUMNS = ("file", "start", "end", "phone", "confidence")
 ALIGNED = ("word", "file_log_probability")  # columns after those of alignments
 # Columns after those where phones were scored; they take the place of the score of an alignment.
 SCORED = tuple(
-    "word score probability said_instead said_instead_probability word_score file_score speaker variant not_told_from".split()
+    "word score probability said_instead said_instead_probability word_score file_score speaker variant".split()
+    + ["not_told_from"]
 )
 SHEET_ROWS = 1_048_576  # most rows of a sheet in Excel
 

@@ -451,7 +451,11 @@ def _doubts(doubts: Sequence[str], count: int) -> list[str]:
         return []
     more = [f"and {len(doubts) - DOUBTS} more"] if len(doubts) > DOUBTS else []
     how = "every word was placed; --misfits marks what does not fit (of right texts, some 2 of 100 words)"
-    return [f"{len(doubts)} of {plural(count, 'recording')} may not be as in the transcript: {how}", *doubts[:DOUBTS], *more]
+    return [
+        f"{len(doubts)} of {plural(count, 'recording')} may not be as in the transcript: {how}",
+        *doubts[:DOUBTS],
+        *more,
+    ]
 
 
 def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "") -> str:

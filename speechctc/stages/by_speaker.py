@@ -55,9 +55,8 @@ METHOD = (
     " words are easier or harder."
 )
 ORDER = (
-    "An order of persons needs sentences: two halves of a person's sentences agree in it at a rank correlation of"
-    " ORDER_FIGURES. Means whose intervals overlap are no order. The mean also goes with"
-    " the rate of speech: who speaks slowly scores lower, though no sound is worse."
+    "An order of persons needs several sentences of each: means whose intervals overlap are no order. The mean also goes"
+    " with the rate of speech: who speaks slowly scores lower, though no sound is worse."
 )
 COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead", "not_told_from")
 PEOPLE = ("speaker", "score", "low", "high", "recordings", "phones", "phones_a_second")
@@ -143,7 +142,11 @@ class Sound(NamedTuple):
     @property
     def not_told(self) -> str:
         """The sounds that it is not told from."""
-        return " ".join(dict.fromkeys(other for each in self.said for other in each.not_told.split())) if self.phone else ""
+        return (
+            " ".join(dict.fromkeys(other for each in self.said for other in each.not_told.split()))
+            if self.phone
+            else ""
+        )
 
     @property
     def is_often(self) -> bool:

@@ -111,7 +111,18 @@ def test_ratings_of_other_speakers_are_predicted(speechctc: Command, here: Path)
             rows += marks
     (here / "r.tsv").write_text("\n".join(rows) + "\n", encoding="utf-16")  # as Excel saves Unicode text
     (here / "d.dict").write_text("LOW low\nMID mid\nHIGH high\nTOP top\n")
-    score = ("score-phones", "all", "--words", "all", "--dictionary", "d.dict", "--no-misfits", "--format", "json", "--out")
+    score = (
+        "score-phones",
+        "all",
+        "--words",
+        "all",
+        "--dictionary",
+        "d.dict",
+        "--no-misfits",
+        "--format",
+        "json",
+        "--out",
+    )
     assert speechctc(*score, "out").status == 0
     segments = json.loads((here / "out/A/1.json").read_text())["segments"]
     assert all(set(each["log_odds"]) == {"-", "low", "mid", "high", "top"} - {each["phone"]} for each in segments)
@@ -236,7 +247,10 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
     assert (
         re.findall('<th scope="row">(.*?)<', page)[0] == "mid" and ">top 6<" in page and "Scores, from 0 to 1" in page
     )
-    assert page.count('data-sound="data:audio/ogg') == 9 and re.search(r">hum 0.\d\d → <span class=.phone.>top<", page)
+    listed = "".join(re.findall('<td class="listen">.*?</td>', page))
+    assert listed.count('data-sound="data:audio/ogg') == 9 and re.search(
+        r">hum 0.\d\d → <span class=.phone.>top<", page
+    )
     assert re.search(r"\+1\.00 <span.*?</span> beyond chance</td></tr>", now) and (here / "now/index-2.html").exists()
     rows = list(csv.DictReader(io.StringIO((here / "now/sounds.csv").read_text("utf-8-sig"))))
     changed = {(row["speaker"], row["sound"]) for row in rows if row["beyond_chance"] == "yes"}

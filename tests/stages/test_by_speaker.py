@@ -22,13 +22,18 @@ def test_chance_alone_is_seldom_called_a_change(recordings: int) -> None:
     ps = []
     for _ in range(200):
         one, other = (
-            said([*(0.5 + 0.1 * rng.normal(size=2 * recordings) + 0.1 * np.tile(rng.normal(size=recordings), 2))], recordings)
+            said(
+                [*(0.5 + 0.1 * rng.normal(size=2 * recordings) + 0.1 * np.tile(rng.normal(size=recordings), 2))],
+                recordings,
+            )
             for _ in range(2)
         )
         ps.append(change_of(one, other).p)
     assert 0.005 <= np.mean(np.array(ps) < LEVEL) <= 0.095  # 3 standard deviations around 0.05
     risen = [change_of(said([*(0.8 + 0.1 * rng.normal(size=16))], 8), said([0.5] * 16, 8)) for _ in range(3)]
-    assert all(each.p < 0.001 and each.interval and 0.1 < each.interval[0] < 0.3 < each.interval[1] + 0.1 for each in risen)
+    assert all(
+        each.p < 0.001 and each.interval and 0.1 < each.interval[0] < 0.3 < each.interval[1] + 0.1 for each in risen
+    )
 
 
 @pytest.mark.parametrize("recordings", [5, 8])
@@ -65,7 +70,12 @@ def test_a_change_is_not_called_on_few_recordings_or_through_another_channel() -
     narrow = np.fft.irfft(spectrum).astype(np.float32)
     whole, telephone, loud = map(measure, (voice + noise / 1000, narrow + noise / 1000, voice + noise / 50))
     assert whole and telephone and loud and telephone.band[1] < 5100 < whole.band[1] and loud.floor > whole.floor + 15
-    for channel, word in ((whole, ""), (telephone, "spectrum"), (loud, "noise"), (measure(np.clip(3 * voice, -0.1, 0.1)), "cut")):
+    for channel, word in (
+        (whole, ""),
+        (telephone, "spectrum"),
+        (loud, "noise"),
+        (measure(np.clip(3 * voice, -0.1, 0.1)), "cut"),
+    ):
         now = Scores(said(high, 8), set(), channels={f"{k}": channel for k in range(8) if channel})
         before = Scores(said(low, 8), set(), channels={f"{k}": whole for k in range(8)})
         (speaker,) = speakers_of(now, before, {"x": "x"})
@@ -95,7 +105,9 @@ def test_what_was_said_seldom_has_no_change_and_one_place_no_interval() -> None:
 def test_several_bad_sounds_of_a_word_are_one_finding() -> None:
     places = [("ball", 0.0, "b", 0.1), ("ball", 0.0, "l", 0.15), ("ball", 0.0, "o", 0.9), ("ball", 2.0, "b", 0.1)]
     places += [("gone", 1.0, "g", 0.02), ("gone", 1.0, "n", 0.1)]
-    heard = [Said("x", "a.wav", None, phone, score, "", word, start, start + 0.5) for word, start, phone, score in places]
+    heard = [
+        Said("x", "a.wav", None, phone, score, "", word, start, start + 0.5) for word, start, phone, score in places
+    ]
     (speaker,) = speakers_of(Scores(heard, set(), rates={"a.wav": 9.5}), None, {"x": "x"})
     assert [each.text for each in speaker.words] == ["gone: g 0.02, n 0.10", "ball: b 0.10, l 0.15"]
     assert speaker.rate == 9.5 and speaker.recordings == 1 and speaker.rate_before is None
