@@ -50,13 +50,13 @@ METHOD = (
     " recordings (paired, or Welch's) says so at 5 %, by Holm's method for all sounds of a speaker: several are"
     " compared, so one may be chance though its interval is above 0. It is not called where a sound is in less than"
     f" {MIN_RECORDINGS} recordings of one of the dates, or where those of the two dates differ in their spectrum, noise"
-    " or cut-off samples: another microphone, codec or room moves scores as much as a year of lessons. No change is"
+    " or cut-off samples: another microphone, codec or room moves scores too. No change is"
     f" given of a sound that was said less than {FEW} times on one of the dates. Read the same text on both: other"
     " words are easier or harder."
 )
 ORDER = (
-    "An order of persons needs several sentences of each: means whose intervals overlap are no order. The mean also goes"
-    " with the rate of speech: who speaks slowly scores lower, though no sound is worse."
+    "An order of persons needs several sentences of each: means whose intervals overlap are no order. The mean goes"
+    " with the rate of speech too: who speaks slowly scores lower, though no sound is worse."
 )
 COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead", "not_told_from")
 PEOPLE = ("speaker", "score", "low", "high", "recordings", "phones", "phones_a_second")
