@@ -47,16 +47,19 @@ METHOD = (
     " places where it was said, which counts a noisy recording as several. Where most places are in the same text on"
     " both dates, a change is the mean of the differences place by place; others do not count. The two means beside a"
     " change are those of the places that are compared. A change is called beyond chance where the t test over"
-    " recordings (paired, or Welch's) says so at 5 %, by Holm's method for all sounds of a speaker: several are"
-    " compared, so one may be chance though its interval is above 0. It is not called where a sound is in less than"
-    f" {MIN_RECORDINGS} recordings of one of the dates, or where those of the two dates differ in their spectrum, noise"
-    " or cut-off samples: another microphone, codec or room moves scores too. No change is"
+    " recordings (paired, or of two samples, with the degrees of freedom of the smaller) says so at 5 %, by Holm's"
+    " method for all sounds of a speaker: several are compared, so one may be chance though its interval is above 0. It"
+    f" is not called where a sound is in less than {MIN_RECORDINGS} recordings of a date, or where those of the two"
+    " dates differ in their spectrum, noise or cut-off samples: another microphone, codec or room moves scores too."
+    " No change is"
     f" given of a sound that was said less than {FEW} times on one of the dates. Read the same text on both: other"
     " words are easier or harder."
 )
 ORDER = (
-    "An order of persons needs several sentences of each: means whose intervals overlap are no order. The mean goes"
-    " with the rate of speech too: who speaks slowly scores lower, though no sound is worse."
+    "An order of persons needs several sentences of each: the orders by two halves of the sentences of 20 learners had"
+    " rank correlations of 0.15, 0.50, 0.70 and 0.76 with 1, 2, 4 and 8 sentences in a half. Means whose intervals"
+    " overlap are no order. The mean goes with the rate of speech too: who speaks slowly scores lower, though no sound"
+    " is worse."
 )
 COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead", "not_told_from")
 PEOPLE = ("speaker", "score", "low", "high", "recordings", "phones", "phones_a_second")
@@ -320,15 +323,14 @@ def _mean(units: Values) -> float:
 def _total(*parts: Values) -> tuple[float, float, float]:
     """Return the sum of the means of parts, how far its 95 % interval reaches, and how often chance does as much.
 
-    By Student's t of their units, with Welch's degrees of freedom; p is 1 for no difference at all.
+    By Student's t of their units, with the degrees of freedom of the smaller part; p is 1 for no difference at all.
     """
     errors = []
     for units in parts:
         late = units[:, 0] - _mean(units) * units[:, 1]
         errors.append(float((late**2).sum() * len(units) / (len(units) - 1) / units[:, 1].sum() ** 2))
     total, error = sum(map(_mean, parts)), sum(errors)
-    spread = sum(each**2 / (len(units) - 1) for each, units in zip(errors, parts, strict=True))
-    freedom = error**2 / spread if spread else 1.0
+    freedom = min(map(len, parts)) - 1
     by_chance = np.sqrt(error) * np.abs(np.random.default_rng(0).standard_t(freedom, DRAWS))
     p = (1 + int((by_chance >= abs(total)).sum())) / (DRAWS + 1)
     return total, float(np.quantile(by_chance, 0.95)), p
