@@ -22,8 +22,9 @@ THERE = -50.0  # dB below the speech in all, of a band in which there is speech
 CUT = 0.99  # of the largest sample: those above are cut off, if
 LEAST_CUT = 4  # as many in a row are
 # From where on two sets of recordings are of other channels: root mean square of the difference of the spectra, dB;
-# difference of the noise in any band, dB; of the shares of samples that are cut off. Halves of ten recordings of 16
-# persons on one day differed by less in 95 of 100 draws, those of other channels by more: benchmarks/bench_channels.
+# difference of the noise in any band, dB; of the shares of samples that are cut off. Halves of ten recordings of a
+# learner (20 were chosen with) differ by more in 3 of 100 draws; in 95 to 100 if one half came by telephone, poor Opus,
+# another microphone, with noise 20 or 30 dB below, or cut off. benchmarks/bench_channels has what is then called.
 SPECTRUM, NOISE, CLIPPED = 4.0, 7.0, 0.002
 
 Samples = NDArray[np.float32]
