@@ -46,7 +46,7 @@ def test_the_same_text_is_compared_place_by_place(recordings: int) -> None:
         one, other = (said([*(places + 0.06 * rng.normal(size=16))], recordings) for _ in range(2))
         named = [[each._replace(place=f"a b {k}") for k, each in enumerate(part)] for part in (one, other)]
         better = [each._replace(score=each.score + 0.1) for each in named[0]]
-        same.append(change_of(*named).p)
+        same.append(change_of(named[0], named[1]).p)
         risen.append(change_of(better[::-1], named[1]))
         unpaired.append(change_of([each._replace(place="") for each in better], other).p)
     assert 0.005 <= np.mean(np.array(same) < LEVEL) <= 0.095
@@ -68,7 +68,8 @@ def test_a_change_is_not_called_on_few_recordings_or_through_another_channel() -
     spectrum = np.fft.rfft(voice)
     spectrum[len(spectrum) * 3400 // 8000 :] = 0
     narrow = np.fft.irfft(spectrum).astype(np.float32)
-    whole, telephone, loud = map(measure, (voice + noise / 1000, narrow + noise / 1000, voice + noise / 50))
+    sounds = voice + noise / 1000, narrow + noise / 1000, voice + noise / 50
+    whole, telephone, loud = (measure(each.astype(np.float32)) for each in sounds)
     assert whole and telephone and loud and telephone.band[1] < 5100 < whole.band[1] and loud.floor > whole.floor + 15
     for channel, word in (
         (whole, ""),
