@@ -433,7 +433,7 @@ def _named(segment: Segment, merged: Mapping[str, tuple[str, ...]]) -> Segment:
     return segment._replace(goodness=segment.goodness._replace(not_told=merged[segment.phone]))
 
 
-def _channel(recording: Recording) -> channel.Channel | None:
+def _channel(recording: Recording) -> channel.Conditions | None:
     """Return through what a recording came, by its first part."""
     part = 0.0, channel.LONGEST
     return channel.measure(sound_file.read(recording.path, channel.RATE, recording.channel, part)[0])
