@@ -44,7 +44,15 @@ USUAL = {
     "language": "locale lang".split(),
     "accent": ["accents"],
     "split": "subset partition".split(),
+    "start": "start_time start_sec start_seconds begin begin_time xmin tmin".split(),
+    "end": "end_time end_sec end_seconds stop_time xmax tmax".split(),
 }
+# Columns of times that are not in seconds, or may not be. SpeechBrain's start and stop count samples.
+_OTHER_TIMES = (
+    "stop",
+    *(f"{edge}_{unit}" for edge in ("start", "begin", "end", "stop") for unit in ("ms", "msec", "sample", "samples")),
+    *("start_frame", "end_frame", "frame_offset", "onset", "onset_ms", "offset_ms"),
+)
 # Columns with a trait of the speaker, by which scores are split.
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 _TRAITS = frozenset(TRAITS)
@@ -54,7 +62,8 @@ DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 _DELIMITERS = "\t,;|"  # what separates columns
 _SEPARATOR = re.compile(r'"?sep=(.)"?[,;\t]*\s*', re.IGNORECASE)  # what Excel reads in the first line of a CSV
-_ROOT = re.compile(r"(\{data_root\}|\$data_root)[/\\]")  # SpeechBrain's name of the folder that paths begin in
+# SpeechBrain's name of the folder that paths begin in
+_ROOT = re.compile(r"(\{data_?root\}|\$data_?root)[/\\]", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s,:]*")  # the entries of a JSON list or object
 _SPACE = " \t\n\u00a0\ufeff"
 _DECIMAL = re.compile(r"-?\d*,\d+")
@@ -517,7 +526,7 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
     named = () if _TRAITS.isdisjoint(values) else TRAITS  # most tables have none
     traits = tuple((name, text) for name in named if (text := _text(values.get(name))))
     split, duration = _text(values.get("split")), "" if start or end else _text(values.get("duration"))
-    return Row(
+    row = Row(
         line,
         id,
         audio,
@@ -531,6 +540,10 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         split=split,
         duration=duration,
     )
+    if not (start and end) and (others := [name for name in _OTHER_TIMES if _text(values.get(name))]):
+        problem = f"times that are not read: {', '.join(others)}"
+        return row._replace(problem=problem, fix="write the columns start and end, in seconds")
+    return row
 
 
 def read_cells(path: Path, columns: Iterable[str]) -> Text:
