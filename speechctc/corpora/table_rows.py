@@ -47,12 +47,12 @@ USUAL = {
     "start": "start_time start_sec start_seconds begin begin_time xmin tmin".split(),
     "end": "end_time end_sec end_seconds stop_time xmax tmax".split(),
 }
-# Columns of times that are not in seconds, or may not be. SpeechBrain's start and stop count samples.
-_OTHER_TIMES = (
-    "stop",
-    *(f"{edge}_{unit}" for edge in ("start", "begin", "end", "stop") for unit in ("ms", "msec", "sample", "samples")),
-    *("start_frame", "end_frame", "frame_offset", "onset", "onset_ms", "offset_ms"),
+# Columns of times that may not be in seconds, and what is a time: SpeechBrain's start and stop count samples.
+_OTHER_TIMES = re.compile(
+    r"(start|begin|end|stop|onset)[\W_]*(((time|sec|ss|hh|milli|ms|sample|frame|pos).*)?|(?<=[\W_])s\W*)|frame_offset",
+    re.IGNORECASE,
 )
+_TIME = re.compile(r"\d+([.,:]\d+)*")
 # Columns with a trait of the speaker, by which scores are split.
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 _TRAITS = frozenset(TRAITS)
@@ -401,6 +401,12 @@ def _as_here(columns: tuple[str, ...]) -> dict[str, str]:
     return {name: target for target, name in found.items() if name}
 
 
+@lru_cache(1000)
+def _other_times(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns that seem to be times, but are not read as such."""
+    return tuple(name for name in columns if name not in TIMES and _OTHER_TIMES.fullmatch(name))
+
+
 def _missing(names: Container[str], labels: Sequence[str]) -> list[str]:
     """Return the columns that a table or row lacks: of `labels`, if there are any, it needs one."""
     lacks = [] if not labels or any(name in names for name in labels) else [" or ".join(labels)]
@@ -540,8 +546,9 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         split=split,
         duration=duration,
     )
-    if not (start and end) and (others := [name for name in _OTHER_TIMES if _text(values.get(name))]):
-        problem = f"times that are not read: {', '.join(others)}"
+    others = () if start and end else _other_times(tuple(values))
+    if unread := [name for name in others if _TIME.fullmatch(_text(values[name]))]:
+        problem = f"times that are not read: {', '.join(unread)}"
         return row._replace(problem=problem, fix="write the columns start and end, in seconds")
     return row
 

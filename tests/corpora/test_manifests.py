@@ -181,12 +181,25 @@ def test_other_names_of_times_are_read(here: Path, names: str) -> None:
     assert row.times() == (0.5, 1.25) and row.fix == Row(1).fix
 
 
-@pytest.mark.parametrize("names", ["start_ms,end_ms", "start,stop,duration", "start_sample,end_sample", "onset,length"])
+OTHER_TIMES = [
+    *("start_ms,end_ms", "start,stop,duration", "start_sample,end_sample", "onset,length", "frame_offset,num_frames"),
+    *("Begin Time - msec,End Time - msec", "Start Time,End Time", "start (ms),end (ms)", "startTime,endTime"),
+]
+
+
+@pytest.mark.parametrize("names", OTHER_TIMES)
 def test_a_row_with_times_that_are_not_seconds_is_left_out_by_name(here: Path, names: str) -> None:
     values = ",".join(str(16000 * (k + 1)) for k in range(names.count(",") + 1))
     Path("table.csv").write_text(f"id,audio,{names},phones\nu,a.wav,{values},s a\n")
     (row,) = read_rows(here / "table.csv")
     assert "times that are not read" in row.problem and "seconds" in row.fix
+
+
+def test_other_columns_are_no_times(here: Path) -> None:
+    names = "start_date,end_year,starts,gender,ending,endangered,duration,startled"
+    Path("table.csv").write_text(f"id,audio,{names},phones\nu,a.wav,{'7,' * 8}s a\n")
+    (row,) = read_rows(here / "table.csv")
+    assert not row.problem
 
 
 def test_a_recording_and_its_times_in_an_object_are_unfolded(here: Path) -> None:
