@@ -53,6 +53,8 @@ _OTHER_TIMES = re.compile(
     re.IGNORECASE,
 )
 _TIME = re.compile(r"\d+([.,:]\d+)*")
+_SPANS = ("timestamp", "timestamps", "interval", "segment")  # columns that may have both times of a row
+_SPAN = re.compile(r"[\[(]\s*\d+(\.\d+)?\s*,\s*\d+(\.\d+)?\s*[\])]")
 # Columns with a trait of the speaker, by which scores are split.
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 _TRAITS = frozenset(TRAITS)
@@ -404,7 +406,7 @@ def _as_here(columns: tuple[str, ...]) -> dict[str, str]:
 @lru_cache(1000)
 def _other_times(columns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns that seem to be times, but are not read as such."""
-    return tuple(name for name in columns if name not in TIMES and _OTHER_TIMES.fullmatch(name))
+    return tuple(name for name in columns if name in _SPANS or (name not in TIMES and _OTHER_TIMES.fullmatch(name)))
 
 
 def _missing(names: Container[str], labels: Sequence[str]) -> list[str]:
@@ -547,7 +549,7 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         duration=duration,
     )
     others = () if start and end else _other_times(tuple(values))
-    if unread := [name for name in others if _TIME.fullmatch(_text(values[name]))]:
+    if unread := [name for name in others if (_SPAN if name in _SPANS else _TIME).fullmatch(_text(values[name]))]:
         problem = f"times that are not read: {', '.join(unread)}"
         return row._replace(problem=problem, fix="write the columns start and end, in seconds")
     return row

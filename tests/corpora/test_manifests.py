@@ -195,6 +195,13 @@ def test_a_row_with_times_that_are_not_seconds_is_left_out_by_name(here: Path, n
     assert "times that are not read" in row.problem and "seconds" in row.fix
 
 
+@pytest.mark.parametrize(("timestamp", "named"), [([0.5, 1], True), (1700000000, False), ([[0, 1], [1, 2]], False)])
+def test_a_pair_of_times_is_named(here: Path, timestamp: object, named: bool) -> None:
+    Path("table.jsonl").write_text(json.dumps({"audio": "a.wav", "timestamp": timestamp, "phones": "s a"}))
+    (row,) = read_rows(here / "table.jsonl")
+    assert ("times that are not read: timestamp" in row.problem) == named == bool(row.problem)
+
+
 def test_other_columns_are_no_times(here: Path) -> None:
     names = "start_date,end_year,starts,gender,ending,endangered,duration,startled"
     Path("table.csv").write_text(f"id,audio,{names},phones\nu,a.wav,{'7,' * 8}s a\n")
