@@ -403,7 +403,8 @@ def _named(table: Path, rows: Iterable[Row], folder: Path) -> Iterator[Path]:
 def _some_rows(path: Path) -> list[Row]:
     """Return the rows of a table; raise an error if none of a manifest's, each with columns of its own, has labels."""
     rows = read_rows(path)
-    if all(row.problem for row in rows) and _may_be_other(path):
+    labelled = any(row.audio and (row.phones or row.words) for row in rows)
+    if all(row.problem for row in rows) and not labelled and _may_be_other(path):
         raise InputError(f"{path}: {rows[0].problem}", "correct the manifest")
     return rows
 
