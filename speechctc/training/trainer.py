@@ -144,8 +144,9 @@ class Trainer:
             with self.train_step.ema_weights():
                 save_checkpoint(self.run.best, self._checkpoint(line))
         told = f"epoch   0: {self.config.train.init_from} as it is: dev loss {dev.loss:.3f}"
-        share = f"; {100 * self.lm_share:.0f} % of the n-gram is its own, the rest of these labels"
-        self.reporter.note(f"{told}  dev PER {dev.counts.per:.2f} % *{share if self.lm_share else ''}")
+        mixed = f"; with its n-gram, mixed with one of these labels ({self.lm_share:.0%} and {1 - self.lm_share:.0%})"
+        given = "" if not self.lm_share else "; with its n-gram" if self.lm_share == 1 else mixed
+        self.reporter.note(f"{told}  dev PER {dev.counts.per:.2f} % *{given}")
 
     def _ended_early(self) -> str:
         """Say what ended the training before the last epoch, and what goes on."""
