@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.evaluate import Evaluation
     from speechctc.stages.extract import SplitSummary
-    from speechctc.stages.train_runs import Trained
+    from speechctc.stages.train import Trained
 
 __all__ = [
     "InputError",
@@ -121,7 +121,7 @@ def extract(
 def train(
     config: str | Path | Config, settings: Sequence[str] = (), resume: bool = False, reporter: Reporter | None = None
 ) -> Trained:
-    """Train a net on extracted features, as ``speechctc train`` does.
+    """Train a net on extracted features and calibrate it, as ``speechctc train`` does.
 
     Parameters
     ----------
@@ -143,9 +143,14 @@ def train(
         Ctrl-C or SIGTERM came, in the main thread; the state is saved, and `resume` goes on.
     """
     _check_torch()
-    from speechctc.stages.train_runs import train as run
+    from speechctc.stages.calibrate import calibrate_run
+    from speechctc.stages.train import train as run
 
-    return run(_config(config, settings), resume, _reporter(reporter))
+    reporter = _reporter(reporter)
+    trained = run(_config(config, settings), resume, reporter)
+    if trained.is_main:
+        calibrate_run(trained.run, reporter)
+    return trained
 
 
 def evaluate(

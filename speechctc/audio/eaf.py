@@ -15,7 +15,8 @@ from typing import NamedTuple, NoReturn
 from urllib.parse import quote, unquote, urlsplit
 
 from speechctc.audio.annotations import Interval, Tier
-from speechctc.audio.recordings import CONTAINERS, ENDINGS, Siblings
+from speechctc.audio.folders import CONTAINERS, ENDINGS
+from speechctc.audio.recordings import Siblings
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_bytes
 from speechctc.phones.inventory import nfc

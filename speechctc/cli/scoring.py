@@ -294,7 +294,7 @@ def mark_checked_command(
     """
     from speechctc.audio.annotations import read_tiers
     from speechctc.audio.eaf import ENDING, read_eaf
-    from speechctc.audio.recordings import TIERS, files_below
+    from speechctc.audio.folders import TIERS, files_below
     from speechctc.core import written
 
     found = [file for each in drafts for file in (files_below(each) if each.is_dir() else [each])]

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import MAX_OVERLAP
-from speechctc.audio.recordings import ENDINGS as SOUNDS
+from speechctc.audio.folders import ENDINGS as SOUNDS
 from speechctc.audio.tracks import Channel, chosen
 from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.text_files import MOST_TABLE, Text, most_unpacked, read_text, read_unpacked

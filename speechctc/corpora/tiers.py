@@ -22,16 +22,8 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, Tier, choose_tiers, in_order, read_tiers
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, origin_of, read_eaf
-from speechctc.audio.recordings import (
-    ENDINGS,
-    Recording,
-    Siblings,
-    chosen_outside,
-    files_below,
-    find_recordings,
-    left_out,
-    speaker_of,
-)
+from speechctc.audio.folders import ENDINGS, files_below
+from speechctc.audio.recordings import Recording, Siblings, chosen_outside, find_recordings, left_out, speaker_of
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted, counted_alike, first_few, plural

@@ -22,7 +22,8 @@ from speechctc.audio.annotations import (
 )
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, origin_of, read_eaf
-from speechctc.audio.recordings import TIERS, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
+from speechctc.audio.folders import OF_MANY, TIERS, TIMED
+from speechctc.audio.recordings import Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
 from speechctc.audio.tracks import Channel, words
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, first_few, plural
@@ -39,11 +40,11 @@ from speechctc.phones.nonspeech import kind_of_phone
 from speechctc.phones.notations import from_praat
 
 TEXTS = (".lab", ".txt")
-FILES = (".phn", ".wrd", *TEXTS, ".textgrid", EAF, *label_files.ENDINGS, *label_files.FOREIGN)
+FILES = (".phn", ".wrd", *TEXTS, ".textgrid", EAF, *TIMED, *label_files.FOREIGN)
 # Endings of transcripts beside recordings; the first that is there is read. Subtitles have words.
 BESIDE = {
     "phones": (".phn", *TEXTS, ".textgrid", EAF, ".ctm"),
-    "words": (*TEXTS, ".textgrid", EAF, ".wrd", *label_files.ENDINGS, *label_files.FOREIGN),
+    "words": (*TEXTS, ".textgrid", EAF, ".wrd", *TIMED, *label_files.FOREIGN),
 }
 NAMES = {"phones": ".PHN, .lab, .txt, .TextGrid or .eaf", "words": ".lab, .txt, .TextGrid, .eaf or .WRD"}
 MORE = {"phones": ", nor .ctm", "words": ", nor .ctm, .stm, .srt or .vtt"}
@@ -551,7 +552,7 @@ def find_tasks(
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
         arguments = [find_media(given, read_eaf(given).media)[0]]
         reporter.note(*chosen_outside(given, given.parent, arguments))
-    is_of_many = given is not None and given.suffix.lower() in label_files.OF_MANY
+    is_of_many = given is not None and given.suffix.lower() in OF_MANY
     if given is not None and is_of_many and not arguments:
         arguments = _recordings_beside(given)
     recordings = find_recordings(arguments)

@@ -35,6 +35,7 @@ from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance, write_languages
+from speechctc.corpora.findings import check_counts, listed
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import without_drafts
 from speechctc.features.extractor import extractor
@@ -52,7 +53,6 @@ from speechctc.features.shards import (
 )
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.pronouncer import word_key
-from speechctc.stages.doctor import check_counts, listed
 
 LISTED = 40  # phones printed with their counts; all are in the file
 COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike

@@ -85,9 +85,9 @@ class Round:
         """Extract and train."""
         from speechctc.config.load import override, parse_config
         from speechctc.core.progress import Reporter
+        from speechctc.stages.calibrate import calibrate_run
         from speechctc.stages.extract import extract
-        from speechctc.stages.train import Stopped
-        from speechctc.stages.train_runs import train
+        from speechctc.stages.train import Stopped, train
 
         stored = files.read_json(Path(self.state["model"]) / "checkpoint.json")["config"]
         config = parse_config(override({**stored, "corpus": self.corpus()}, self.settings()), "this round")
@@ -95,8 +95,10 @@ class Round:
         if not found["dev"]:
             raise InputError(self._why_no_dev(), REMEDY)
         self.update(state="training")
+        reporter = Reporter(quiet=True)
         try:
-            train(config, True, Reporter(quiet=True))
+            train(config, True, reporter)
+            calibrate_run(config.run, reporter)
         except Stopped:
             if not (self.run / "best").exists():
                 raise Ended from None

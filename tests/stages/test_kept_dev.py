@@ -14,7 +14,7 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.extract import extract
 from speechctc.stages.split_scoring import ScoredSplit, score_split
-from speechctc.stages.train import train_net
+from speechctc.stages.train import train
 from tests.tones import write_config
 from tests.train_helpers import Recorder
 
@@ -29,7 +29,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = config.read_text(encoding="utf-8")
     config.write_text(text.replace(f"dev: {folder}/table1.jsonl", "dev: null"), encoding="utf-8")
     extract(load_config(config), Recorder())
-    train_net(load_config(config, ["train.epochs=1"]), False, Recorder())
+    train(load_config(config, ["train.epochs=1"]), False, Recorder())
     return config
 
 
