@@ -265,7 +265,8 @@ def score_phones_command(given: ScorePhones) -> None:
 
 def _align(given: Align | ScorePhones) -> None:
     """Align recordings; `ScorePhones`: also say how well each phone was said."""
-    from speechctc.corpora.transcripts import TranscriptOptions, find_tasks
+    from speechctc.corpora.tasks import find_tasks
+    from speechctc.corpora.transcripts import TranscriptOptions
     from speechctc.inference.output import Work
     from speechctc.stages.align import align, in_own_languages, say_if_untaught
 

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import unicodedata
 import warnings
 import zipfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -531,6 +532,18 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         split=split,
         duration=duration,
     )
+
+
+def spelling_of(base: Path, name: str) -> str | None:
+    """Return a recording's name as the disk has it: a table may have backslashes or, from macOS, another Unicode form.
+
+    Tables of Common Voice name recordings in their folder ``clips``. None: there is none.
+    """
+    if os.path.isfile(os.path.join(base, name)):  # False of a path that is too long, too
+        return name
+    plain = name.replace("\\", "/")
+    forms = (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain), f"clips/{plain}")
+    return next((form for form in forms if os.path.isfile(os.path.join(base, form))), None)
 
 
 def read_cells(path: Path, columns: Iterable[str]) -> Text:

@@ -30,7 +30,7 @@ from speechctc.core.errors import InputError, counted, counted_alike, first_few,
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
-from speechctc.phones.label_rules import is_tone
+from speechctc.phones.marks import is_tone
 from speechctc.phones.nonspeech import NonSpeech, is_pause
 
 TEXTGRID = ".textgrid"

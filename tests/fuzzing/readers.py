@@ -32,8 +32,9 @@ from speechctc.core.errors import InputError
 from speechctc.corpora import timit
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
+from speechctc.corpora.tasks import in_table, is_table
 from speechctc.corpora.tier_choice import phone_tier
-from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
+from speechctc.corpora.transcripts import TranscriptOptions, read_transcript
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Extracted, Recipe, read_split, shard_path, write_shard
 from speechctc.inference.load import load_lm
