@@ -78,11 +78,12 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     from speechctc.core.bundled import bundled_folder
     from speechctc.inference.recogniser import Recogniser  # late: it loads numpy
     from speechctc.model.checkpoint import find_checkpoint
+    from speechctc.stages.open_model import ModelChoice, open_model
 
     bundled = bundled_folder(model)
     if bundled is not None and (own := find_checkpoint(Path(bundled.name))) != bundled:
         warnings.warn(f"{model!s}: the model in the folder {own.resolve()}, not the bundled one", stacklevel=2)
-    return Recogniser.load(model, device)
+    return open_model(model, Recogniser, ModelChoice(device))
 
 
 def extract(
@@ -183,11 +184,11 @@ def evaluate(
     """
     reporter = _reporter(reporter)
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.model.checkpoint import find_checkpoint
     from speechctc.stages.evaluate import evaluate as run
+    from speechctc.stages.open_model import ModelChoice, open_model
 
     if not isinstance(model, Recogniser):
-        model = Recogniser.load(find_checkpoint(None if model is None else Path(model)))
+        model = open_model(model, Recogniser, ModelChoice(or_bundled=False))
     return run(model, split, settings, reporter)
 
 

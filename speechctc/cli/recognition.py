@@ -119,7 +119,7 @@ def _check(given: Decode, is_stdin: bool) -> None:
 def _decode(given: Decode, audio: list[Path]) -> int:
     """Decode; return the exit status."""
     from speechctc.audio.recordings import check_some
-    from speechctc.inference.decoder import Doubt
+    from speechctc.inference.decoder import Decoder, Doubt
     from speechctc.inference.output import Work
     from speechctc.model.checkpoint import BUILT_IN
     from speechctc.phones.languages import LISTED
@@ -132,18 +132,18 @@ def _decode(given: Decode, audio: list[Path]) -> int:
         given.jobs, given.alternatives, chosen(given.track, given.channel), given.live, given.raw, given.folder_cmn
     )
     place, device = _suited(given.model, given.language, LISTED), opt.Device.cpu if given.cluster else given.device
-    choice = opt.ModelChoice(
+    recogniser = opt.open_model(
         place,
+        Decoder,
         device,
-        given.lm or (),
-        given.lm_weight,
+        lms=given.lm or (),
+        lm_weight=given.lm_weight,
         beam=given.beam,
         min_modulation_db=given.min_modulation_db,
-        dereverb=given.dereverb,
+        dereverb=given.dereverb and given.dereverb.value,
         inventory=given.inventory,
         language=given.language,
     )
-    recogniser = opt.load_decoder(choice)
     options = _with_symbols(options, recogniser, given.symbols)
     doubt = Doubt(recogniser) if not given.lm and recogniser.folder == BUILT_IN else None
     source = None
@@ -299,10 +299,12 @@ def _align(given: Align | ScorePhones) -> None:
 
 def _load(given: Align | ScorePhones, language: str | None) -> Recogniser:
     """Load the model that aligns."""
+    from speechctc.inference.recogniser import Recogniser
+
     inventory = given.inventory if isinstance(given, Align) else None
-    device = opt.Device.cpu if given.cluster else given.device
-    choice = opt.ModelChoice(_suited(given.model, language), device, inventory=inventory, dereverb=given.dereverb)
-    recogniser = opt.load_recogniser(choice)
+    device, dereverb = opt.Device.cpu if given.cluster else given.device, given.dereverb and given.dereverb.value
+    place = _suited(given.model, language)
+    recogniser = opt.open_model(place, Recogniser, device, inventory=inventory, dereverb=dereverb)
     recogniser.boundaries = recogniser.boundaries if given.refine else None
     if given.intervals and recogniser.boundaries is None:
         raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")

@@ -338,16 +338,16 @@ def lm_tune_command(
 
     For a bundled model, which is not changed, that is a copy of it, such as english/, in the working directory.
     """
-    from speechctc.inference.load import with_lms
     from speechctc.inference.output import check_folder
     from speechctc.inference.recogniser import Recogniser
     from speechctc.lm.search import TUNED_FILE, check_untouched, identity, write_tuned
     from speechctc.stages.lm_tune import tune
+    from speechctc.stages.open_model import ModelChoice, open_model
     from speechctc.stages.used_model import own_folder, write_learned
 
     reporter, folder = new_reporter(), find_model(model)
     own = folder if out else own_folder(folder)
-    recogniser = with_lms(Recogniser.read(folder), lm or (), reporter)
+    recogniser = open_model(folder, Recogniser, ModelChoice(lms=lm or (), is_tuned=False))
     beams = [] if beam is None else [f"decode.beam={beam}"]
     path = out or own / TUNED_FILE
     check_folder(path.parent)

@@ -28,8 +28,8 @@ from speechctc.corpora.corpus_builder import note_of_xsampa
 from speechctc.corpora.label_tracks import are_phones, read_track, tracks_of
 from speechctc.corpora.manifests import corpora_in
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table import SPLIT_WORDS, spelling_of, split_named, split_of_row
-from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows
+from speechctc.corpora.table import SPLIT_WORDS, split_named, split_of_row
+from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows, spelling_of
 from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text

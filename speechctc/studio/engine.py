@@ -102,10 +102,11 @@ class Worker:
         from speechctc.inference.decoder import ONLY, Doubt, has_ngram
         from speechctc.inference.recogniser import Recogniser
         from speechctc.model.checkpoint import BUILT_IN
+        from speechctc.stages.open_model import open_model
         from speechctc.stages.used_model import find_and_describe
 
         folder, line = find_and_describe(model, or_bundled=True)
-        recogniser = Recogniser.load(folder)
+        recogniser = open_model(folder, Recogniser)
         if self._only and self._only[0] == model:
             from speechctc.inference.restriction import restrict
 

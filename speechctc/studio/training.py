@@ -147,10 +147,11 @@ class Round:
         from speechctc.core.progress import Reporter
         from speechctc.inference.recogniser import Recogniser
         from speechctc.stages.evaluate import evaluate
+        from speechctc.stages.open_model import open_model
 
         corpus = {f"corpus.{key}": value for key, value in self.corpus().items()}
         settings = _settings({**corpus, "score.fold": "none"})
-        found = evaluate(Recogniser.load(model), "test", settings, Reporter(quiet=True))
+        found = evaluate(open_model(model, Recogniser), "test", settings, Reporter(quiet=True))
         if not found.counts.reference_phones:
             return None
         return {

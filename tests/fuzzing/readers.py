@@ -50,6 +50,7 @@ from speechctc.phones.label_map import read_map
 from speechctc.phones.label_rules import LabelRules, divide_phone
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.pronouncer import read_dictionary
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.start import start
 from speechctc.stages.used_model import find_and_describe
 from speechctc.studio.document import Document
@@ -370,7 +371,7 @@ def _checkpoint() -> None:
     _, line = find_and_describe(Path("model"))
     assert not line_fault(line)
     load_checkpoint(Path("model"))
-    Recogniser.load(Path("model"), "cpu").decode(torch.zeros(RATE // 10), RATE)
+    open_model(Path("model"), Recogniser, ModelChoice("cpu")).decode(torch.zeros(RATE // 10), RATE)
 
 
 def _arpa() -> None:

@@ -13,6 +13,7 @@ from speechctc.inference.segmenter import PhoneScore, Segment
 from speechctc.inference.transcript import phone_units
 from speechctc.phones.inventory import Inventory, named_inventory
 from speechctc.stages.align import choose_placing
+from speechctc.stages.open_model import ModelChoice, open_model
 from tests.stages.test_scored_corpus import ARPABET, IPA, renamed
 from tests.tiny_model import write_song
 
@@ -21,7 +22,9 @@ CMU = named_inventory("cmu39")
 
 def test_labels_are_kept_and_placed_as_their_phones(tiny_model: Path, tmp_path: Path) -> None:
     """The times are those of the model's phones; IPA's y is placed as uw, not as the y of ARPABET."""
-    model = Recogniser.load(renamed(tiny_model, tmp_path / "model", {**ARPABET, "mid": "uw"}), "cpu")
+    model = open_model(
+        renamed(tiny_model, tmp_path / "model", {**ARPABET, "mid": "uw"}), Recogniser, ModelChoice("cpu")
+    )
     song = ["low", "mid", "top", "high", "low", "mid"]
     write_song(tmp_path / "a.wav", song, seed=3)
     own = [{**ARPABET, "mid": "uw"}[tone] for tone in song]
@@ -67,7 +70,7 @@ def test_a_dictionary_in_narrow_ipa_is_heard_as_the_nearest(tmp_path: Path, keep
 
 def test_a_diphthong_is_heard_as_its_vowels_and_is_one_phone_again(tiny_model: Path, tmp_path: Path) -> None:
     names = {"low": "h", "mid": "a", "high": "ʊ", "top": "s"}
-    model = Recogniser.load(renamed(tiny_model, tmp_path / "model", names), "cpu")
+    model = open_model(renamed(tiny_model, tmp_path / "model", names), Recogniser, ModelChoice("cpu"))
     write_song(tmp_path / "a.wav", ["low", "mid", "high", "top", "mid"], seed=3)
     hearing = Hearing(model.inventory)
     labels = ["h", "aʊ", "s", "a"]

@@ -18,6 +18,7 @@ from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Calibration
 from speechctc.stages.calibrate import calibrate_run, calibration_of
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.sweep import sweep
 from speechctc.stages.train import Trained
 from speechctc.training.runs import Run
@@ -63,7 +64,7 @@ def test_training_ends_with_the_calibration_of_its_best(
     assert where.is_file() == is_main and Run(runs[1]).calibration.is_file() == (is_main and way is by_a_sweep)
     if is_main:
         assert Calibration.load(runs[0] / "best") == helpful
-        assert Recogniser.load(runs[0], "cpu").goodness.usual is not None
+        assert open_model(runs[0], Recogniser, ModelChoice("cpu")).goodness.usual is not None
         before = where.stat().st_mtime_ns
         way("demo", runs[0])
         assert where.stat().st_mtime_ns == before
@@ -97,13 +98,16 @@ def test_what_would_not_help_is_not_written(run: Path, monkeypatch: pytest.Monke
     recorder, worse = Recorder(), Calibration(1.0, 0.0, 0.0, 60, 0.05, 0.08, 0.5, "dev")
     monkeypatch.setattr("speechctc.stages.calibrate.calibration_of", lambda *_: worse)
     assert calibrate_run(run, recorder) == worse
-    assert not Run(run).calibration.exists() and Recogniser.load(run, "cpu").calibration == Calibration()
+    assert (
+        not Run(run).calibration.exists()
+        and open_model(run, Recogniser, ModelChoice("cpu")).calibration == Calibration()
+    )
     assert recorder.said[-1].startswith("not written: ")
 
 
 def test_a_dev_split_that_is_too_small_is_said_and_no_failure(run: Path) -> None:
     recorder = Recorder()
-    calibrated = Recogniser.load(run, "cpu")
+    calibrated = open_model(run, Recogniser, ModelChoice("cpu"))
     about = run / "best" / "checkpoint.json"
     table = run / "dev.jsonl"
     table.write_text("")

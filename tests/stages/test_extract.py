@@ -18,6 +18,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.streaming import opened
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.extract import extract
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.train import train
 from tests.corpora.test_extraction_report import write_tables, write_voices
 from tests.tones import write_config
@@ -121,8 +122,9 @@ def test_evaluate_gives_the_dev_per_of_the_last_epoch_and_says_what_was_taken_of
     extract(loaded, Recorder())
     dev = train(loaded, False, Recorder()).dev
     assert dev is not None
-    scored = evaluate(Recogniser.load(tmp_path / "run" / "last", "cpu"), "dev", (), Recorder())
+    model = open_model(tmp_path / "run" / "last", Recogniser, ModelChoice("cpu"))
+    scored = evaluate(model, "dev", (), Recorder())
     assert scored.counts == dev.counts and scored.dereverberated == 4 == scored.to_dict()["dereverberated"]
     assert "reverberation or hum was taken off 4 of them first" in scored.to_text()
-    plain = evaluate(Recogniser.load(tmp_path / "run" / "last", "cpu"), "dev", ("decode.dereverb=never",), Recorder())
+    plain = evaluate(model, "dev", ("decode.dereverb=never",), Recorder())
     assert plain.dereverberated == 0 and "taken off" not in plain.to_text()

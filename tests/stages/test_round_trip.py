@@ -17,6 +17,7 @@ from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.decode import decode
 from speechctc.stages.extract import extract
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.split_scoring import score_split
 from speechctc.stages.train import train
 from tests.tiny_model import Times, sing
@@ -85,7 +86,7 @@ def test_no_symbol_changes_on_the_way_to_a_model_and_back(tmp_path: Path, kind: 
     summaries = extract(config, Recorder())
     assert sum(summary.utterances for summary in summaries) == 48 and not any(s.skipped for s in summaries)
     train(config, False, Recorder())
-    recogniser = Recogniser.load(tmp_path / "run", "cpu")
+    recogniser = open_model(tmp_path / "run", Recogniser, ModelChoice("cpu"))
     assert set(recogniser.phones) == set(SYMBOLS.values())
     assert score_split(recogniser, "test", (), Recorder(), "scoring").counts.per < 15
     out = tmp_path / "out"

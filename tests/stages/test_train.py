@@ -21,6 +21,7 @@ from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
+from speechctc.stages.open_model import open_model
 from speechctc.stages.train import Stopped, train
 from speechctc.training.batches import Batch
 from speechctc.training.runs import Run
@@ -65,7 +66,7 @@ def test_dev_is_scored_by_the_search_that_decode_and_evaluate_use(search: str, e
     settings = ["train.epochs=2", "decode.lm_order=3", "decode.lm_weight=2", "decode.lm_bonus=4"]
     for name, more in (("n-gram", []), ("alone", ["decode.lm_weight=0"])):
         dev = score_once(extracted, here / name, *settings, *more, f"decode.search={search}")
-        assert dev.counts == evaluate(Recogniser.load(here / name / "last"), "dev", [], Recorder()).counts, name
+        assert dev.counts == evaluate(open_model(here / name / "last", Recogniser), "dev", [], Recorder()).counts, name
         counts.append(dev.counts)
     assert (counts[0] == counts[1]) == (search == "greedy")
 

@@ -16,6 +16,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.files import read_json, write_json
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
+from speechctc.stages.open_model import open_model
 from speechctc.studio.document import Document
 from speechctc.studio.journal import Phone
 from speechctc.studio.training import (
@@ -167,7 +168,7 @@ def test_a_round_trains_scores_and_hands_over_a_model(tmp_path: Path, tiny_model
     assert new is not None
     again.choose(new[0])
     assert again.new_model() is None and again.chosen == new[0]
-    assert set(Recogniser.load(again.models()[0]["folder"]).phones) == set(SONG)
+    assert set(open_model(again.models()[0]["folder"], Recogniser).phones) == set(SONG)
     assert {path: path.read_bytes() for path in (tmp_path / "talks").iterdir()} == before
 
 
