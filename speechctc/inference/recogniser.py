@@ -13,10 +13,11 @@ from safetensors import SafetensorError
 from speechctc.audio.tracks import Channel
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, shapes
-from speechctc.inference.alignment import Aligner, AlignOptions, PhoneMapping
+from speechctc.inference.alignment import Aligner, AlignOptions
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.decoder import Decoder, Opening
 from speechctc.inference.goodness import Goodness
+from speechctc.inference.hearing import PhoneMapping
 from speechctc.inference.placement import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Recognition

@@ -19,7 +19,8 @@ from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.spoken import without_nonspeech
 from speechctc.corpora.transcripts import Labels, Task, Transcript
-from speechctc.inference.alignment import AlignOptions, Hearing
+from speechctc.inference.alignment import AlignOptions
+from speechctc.inference.hearing import Hearing
 from speechctc.inference.output import (
     OutputOptions,
     ResultWriter,

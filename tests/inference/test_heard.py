@@ -7,7 +7,8 @@ from statistics import fmean
 
 import pytest
 
-from speechctc.inference.alignment import AlignOptions, Hearing
+from speechctc.inference.alignment import AlignOptions
+from speechctc.inference.hearing import Hearing
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import PhoneScore, Segment
 from speechctc.inference.transcript import phone_units
