@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from speechctc.inference.decoder import Decoder
     from speechctc.inference.output import OutputOptions
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.stages.align import Placing
     from speechctc.stages.by_speaker import SpeakerPages
+    from speechctc.stages.transcript_reader import TranscriptReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,11 +286,11 @@ def _align(given: Align | ScorePhones) -> None:
         named, tasks = in_own_languages(tasks, given.language, new_reporter())
     recogniser = _load(given, given.language or named)
     options = _with_symbols(options, recogniser, given.symbols)
-    placing = _placing(given, recogniser, labels, given.language or named)
+    reader = _reader(given, recogniser, labels, given.language or named)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
     work = Work(given.jobs, channel=chosen(given.track, given.channel), cluster=given.cluster)
-    status = align(recogniser, tasks, options, new_reporter(), placing, work, failed)
+    status = align(recogniser, tasks, options, new_reporter(), reader, work, failed)
     if pages:
         show(pages.write(options, failed))
     if status:
@@ -319,16 +319,23 @@ def _plan_pages(tasks: Sequence[Task], given: ScorePhones) -> SpeakerPages | Non
     return SpeakerPages.plan(tasks, given.by_speaker, given.before, given.symbols, given.overwrite)
 
 
-def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None) -> Placing:
-    """Return how transcripts are placed."""
-    from speechctc.stages.align import choose_placing
+def _reader(given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None) -> TranscriptReader:
+    """Return what reads the transcripts for a model."""
+    from speechctc.stages.transcript_reader import ReadingOptions, TranscriptReader
 
-    how = given.misfits, given.silence, given.symbols == "own"
-    placing = choose_placing(recogniser.inventory, labels, given.dictionary, language, *how)
-    placing = placing._replace(
-        show_intervals=given.intervals, first_variant=given.first_variant, ignored=tuple(given.ignore or ())
+    options = ReadingOptions(
+        labels,
+        given.dictionary,
+        language,
+        is_of_rows=not given.language,
+        find_misfits=given.misfits,
+        silence=given.silence,
+        keep=given.symbols == "own",
+        show_intervals=given.intervals,
+        first_variant=given.first_variant,
+        ignored=tuple(given.ignore or ()),
     )
-    return placing._replace(in_language=None) if given.language else placing
+    return TranscriptReader(recogniser.inventory, options)
 
 
 def _suited(model: Path | None, language: str | None, *instead: str) -> Path | None:
