@@ -214,7 +214,7 @@ class Aligner:
         for phrase in phrases:
             start, end = phrase.start, min(phrase.end, seconds)
             where = f"{name}, {phrase.start:.2f} to {phrase.end:.2f} s"
-            first, last = (max(math.ceil((time - self.clock.half) / self.clock.step), 0) for time in (start, end))
+            first, last = map(self.clock.frame, (start, end))
             try:
                 if end - start <= 0 or phrase.end > seconds + BEYOND:
                     what = f"{where}: a phrase ends after the recording, which has {seconds:.2f} s"

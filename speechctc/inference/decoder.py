@@ -316,7 +316,7 @@ class Decoder:
             if each.end > seconds + BEYOND:
                 what = f"{name}: an interval ends at {each.end:.2f} s, after the recording, which has {seconds:.2f} s"
                 raise InputError(what, "correct its times")
-            first, last = (max(math.ceil((time - self.clock.half) / self.clock.step), 0) for time in each[:2])
+            first, last = map(self.clock.frame, each[:2])
             begin, end = first * self.clock.step, min(each.end, seconds)
             found = self.segments_of(log_probs[first:last], end - begin, alternatives)
             moved = [one.moved(one.start + begin, one.end + begin) for one in found]
