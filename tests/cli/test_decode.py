@@ -19,7 +19,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
-from speechctc.audio.eaf import eaf_text
+from speechctc.audio.eaf_writer import eaf_text
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint

@@ -23,7 +23,8 @@ import yaml
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, read_tiers, textgrid_text
-from speechctc.audio.eaf import eaf_text, find_media, read_eaf
+from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.eaf_writer import eaf_text
 from speechctc.audio.label_files import is_label_file, read_label_file
 from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
 from speechctc.config.load import load_config, parse_config
