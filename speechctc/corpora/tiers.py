@@ -31,7 +31,8 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_t
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
 from speechctc.phones.marks import is_tone
-from speechctc.phones.nonspeech import NonSpeech, is_pause
+from speechctc.phones.nonspeech import NonSpeech
+from speechctc.phones.nonspeech_labels import is_pause
 
 TEXTGRID = ".textgrid"
 TAIL = 0.05  # seconds that labels may end after their recording

@@ -27,7 +27,7 @@ from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.core.text_files import read_text
 from speechctc.phones.inventory import nfc
-from speechctc.phones.nonspeech import kind_of_phone
+from speechctc.phones.nonspeech_labels import kind_of_phone
 
 TEXTS = (".lab", ".txt")
 # Endings of transcripts beside recordings; the first that is there is read. Subtitles have words.

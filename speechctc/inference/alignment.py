@@ -29,7 +29,7 @@ from speechctc.inference.segmenter import (
 )
 from speechctc.inference.transcript import Items, Phrase, Unit, check_fit, fewest_phones, is_plain, units_of
 from speechctc.phones.inventory import SILENCES, Inventory
-from speechctc.phones.nonspeech import ANY
+from speechctc.phones.nonspeech_labels import ANY
 
 if TYPE_CHECKING:
     from speechctc.inference.goodness import Judge

@@ -22,7 +22,7 @@ from speechctc.inference.transcript import Items, Phrase, Unit, parse_phones, pa
 from speechctc.phones.articulation import is_arpabet, sounds_of
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.label_rules import may_be_phone
-from speechctc.phones.nonspeech import ANY
+from speechctc.phones.nonspeech_labels import ANY
 from speechctc.phones.notations import notation_of, xsampa_in_ipa
 from speechctc.phones.pronouncer import Pronouncer, check_length
 
