@@ -39,6 +39,8 @@ _AT_ONCE = 1 << 18  # samples decoded at a time, at most
 _BACK = 30.0  # seconds that are kept of what was decoded: pieces of a conversation overlap
 _WAITING = 2  # decoders that wait for the next piece of their recordings
 _REMEMBERED = 4096  # recordings of which the length is remembered
+_MOST_BEFORE = 1 << 16  # bytes before the sound, which are texts
+MAX_CHANNELS = 1024
 _AU = struct.Struct(">4s5I")  # mark, bytes before the sound, bytes of sound, encoding, rate, channels
 # A filter that prints where the container's times jump: samples so far, how many they lag behind, and the rate.
 _JUMPS = (
@@ -243,13 +245,11 @@ class _Decoder:
             os.close(target)
         assert self._ffmpeg.stdout is not None
         self._stdout = self._ffmpeg.stdout
-        header = self._stdout.read(_AU.size)
-        if len(header) < _AU.size:
-            self._ffmpeg.wait()
-            raise self._without_sound(track)
-        _, before, _, _, self.samplerate, self.channels = _AU.unpack(header)
-        self._stdout.read(before - _AU.size)
-        check_rate(self, path)
+        try:
+            self._read_header(track)
+        except BaseException:
+            self.close()
+            raise
         self._news()
         self._has_no_times = bool(_NO_TIMES.search(self._log))
         begins = _BEGINS.search(self._log) if _is_mpeg_stream(path) else None
@@ -339,6 +339,18 @@ class _Decoder:
             _known[self.state] = about
             while len(_known) > _REMEMBERED:
                 _known.popitem(last=False)
+
+    def _read_header(self, track: int) -> None:
+        """Read what stands before the sound: its sample rate and its channels."""
+        header = self._stdout.read(_AU.size)
+        if len(header) < _AU.size:
+            self._ffmpeg.wait()
+            raise self._without_sound(track)
+        mark, before, _, _, self.samplerate, self.channels = _AU.unpack(header)
+        if mark != b".snd" or not _AU.size <= before <= _MOST_BEFORE or not 0 < self.channels <= MAX_CHANNELS:
+            raise self._failure("what ffmpeg writes is no sound")
+        self._stdout.read(before - _AU.size)
+        check_rate(self, self._path)
 
     def close(self) -> None:
         """End ffmpeg."""

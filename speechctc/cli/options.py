@@ -166,8 +166,8 @@ Model = Annotated[Path | None, Option("--model", metavar="DIR", help=
     f"{NAMES}. Default: the latest run in runs/, which is named on standard error.")]
 ModelOrBundled = Annotated[Path | None, Option("--model", metavar="DIR", help=
     "The model: the folder of a run (its best checkpoint is used) or of a checkpoint, or the name of a bundled model: "
-    f"{NAMES}. Default: the latest run in runs/, or else english, with another --language ipa; standard error names "
-    "it.")]
+    f"{NAMES}. Default: the latest run in runs/, or else english, with another --language or labels in IPA ipa; "
+    "standard error names it.")]
 OnDevice = Annotated[Device, Option("--device", help="Where to compute; auto: on a CUDA GPU if there is one.")]
 Out = Annotated[str | None, Option("--out", metavar="PLACE", help=
     "Where to write. A name with an ending is one file for all recordings. A name without an ending, with a slash at "

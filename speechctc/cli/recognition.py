@@ -178,7 +178,7 @@ class Transcribed(Recordings):
     words: Annotated[Path | None, Option(metavar="PLACE", help=
         "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid, .eaf, .WRD, .srt or .vtt; .ctm "
         "or .stm, also of many; a folder of such files named like the recordings; or a table with the columns id, "
-        "audio and words. Needs --language or --dictionary.")] = None
+        "audio and words. Needs --language or --dictionary, but for words in IPA.")] = None
     language: opt.WordLanguage = None
     dictionary: opt.Dictionary = None
     tier: Annotated[str | None, Option(metavar="NAME", help=
@@ -268,7 +268,7 @@ def _align(given: Align | ScorePhones) -> None:
     from speechctc.corpora.tasks import find_tasks
     from speechctc.corpora.transcripts import TranscriptOptions
     from speechctc.inference.output import Work
-    from speechctc.stages.align import align, in_own_languages, say_if_untaught
+    from speechctc.stages.align import align, in_ipa, in_own_languages, say_if_untaught
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")
@@ -284,9 +284,11 @@ def _align(given: Align | ScorePhones) -> None:
     failed: list[tuple[Recording, str]] = []
     if labels == "words" and not given.dictionary:
         named, tasks = in_own_languages(tasks, given.language, new_reporter())
-    recogniser = _load(given, given.language or named)
+    language = given.language or named
+    is_ipa = not (language or given.dictionary) and in_ipa(tasks, labels)
+    recogniser = _load(given, language, is_ipa)
     options = _with_symbols(options, recogniser, given.symbols)
-    reader = _reader(given, recogniser, labels, given.language or named)
+    reader = _reader(given, recogniser, labels, language, is_ipa)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
     work = Work(given.jobs, channel=chosen(given.track, given.channel), cluster=given.cluster)
@@ -297,13 +299,13 @@ def _align(given: Align | ScorePhones) -> None:
         raise typer.Exit(status)
 
 
-def _load(given: Align | ScorePhones, language: str | None) -> Recogniser:
+def _load(given: Align | ScorePhones, language: str | None, is_ipa: bool) -> Recogniser:
     """Load the model that aligns."""
     from speechctc.inference.recogniser import Recogniser
 
     inventory = given.inventory if isinstance(given, Align) else None
     device, dereverb = opt.Device.cpu if given.cluster else given.device, given.dereverb and given.dereverb.value
-    place = _suited(given.model, language)
+    place = _suited(given.model, language, is_ipa=is_ipa)
     recogniser = opt.open_model(place, Recogniser, device, inventory=inventory, dereverb=dereverb)
     recogniser.boundaries = recogniser.boundaries if given.refine else None
     if given.intervals and recogniser.boundaries is None:
@@ -319,7 +321,9 @@ def _plan_pages(tasks: Sequence[Task], given: ScorePhones) -> SpeakerPages | Non
     return SpeakerPages.plan(tasks, given.by_speaker, given.before, given.symbols, given.overwrite)
 
 
-def _reader(given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None) -> TranscriptReader:
+def _reader(
+    given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None, is_ipa: bool
+) -> TranscriptReader:
     """Return what reads the transcripts for a model."""
     from speechctc.stages.transcript_reader import ReadingOptions, TranscriptReader
 
@@ -327,6 +331,7 @@ def _reader(given: Transcribed, recogniser: Recogniser, labels: Labels, language
         labels,
         given.dictionary,
         language,
+        only_ipa=is_ipa,
         is_of_rows=not given.language,
         find_misfits=given.misfits,
         silence=given.silence,
@@ -338,16 +343,19 @@ def _reader(given: Transcribed, recogniser: Recogniser, labels: Labels, language
     return TranscriptReader(recogniser.inventory, options)
 
 
-def _suited(model: Path | None, language: str | None, *instead: str) -> Path | None:
-    """Return the model that is named, or `ipa` where none is, no run is here, and the language is not English.
+def _suited(model: Path | None, language: str | None, *instead: str, is_ipa: bool = False) -> Path | None:
+    """Return the model that is named, or `ipa` where none is, no run is here, and labels are IPA or not of English.
 
     `instead` is what to do without the language, for a message.
     """
     from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
     from speechctc.phones.espeak import Reader
 
-    if model is not None or not language or find_checkpoint(None, True) != BUILT_IN:
+    if model is not None or not (language or is_ipa) or find_checkpoint(None, True) != BUILT_IN:
         return model
+    if is_ipa or not language:
+        show("labels are IPA: --model ipa is used", err=True)
+        return Path("ipa")
     return None if Reader(language, *instead).language.partition("-")[0] == "en" else Path("ipa")
 
 

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -126,6 +126,11 @@ class Survey:
     to_test: CorpusConfig | None = None
     hints: set[str] = field(default_factory=set)
 
+    @cached_property
+    def tracks(self) -> dict[Path, Path]:
+        """Other programs' files of labels, by recording."""
+        return tracks_of(self.recordings)
+
     @property
     def utterances(self) -> list[Utterance]:
         """Return the labelled recordings of all splits."""
@@ -229,7 +234,7 @@ def _transcripts(result: Survey) -> Iterator[Path]:
     """Yield the files that look like transcripts of a kind that is not read."""
     stems = {path.with_suffix("") for path in result.recordings}
     names = {path.name for path in stems}
-    tracks = set(tracks_of(result.recordings).values())  # what is said of them is said
+    tracks = set(result.tracks.values())  # what is said of them is said
     for path in written.changed([path for path in files_below(result.folder) if path.is_file()]):
         if path in tracks:
             continue
@@ -494,7 +499,7 @@ def _as_labels(result: Survey) -> CorpusConfig | None:
     InputError
         None of them can be read; the first reason.
     """
-    tracks = tracks_of(result.recordings)
+    tracks = result.tracks
     if not tracks:
         return None
     read = [attempt(read_track, pair) for pair in tracks.items()]

@@ -167,7 +167,7 @@ class _TableReader:
         audio = base / spelling
         stretch = self._stretch(row, audio)
         if row.duration and stretch is None:
-            told.compare(row, self._seconds(audio))
+            told.compare(row, self._seconds(audio, row.channel))
         seconds = stretch and stretch[1] - stretch[0]
         phones = row.phones
         if phones is None:

@@ -11,6 +11,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, cast
@@ -271,9 +272,9 @@ class Table(Writer):
             yield f"# {_probability_line(name, result.log_probability)}"
         yield from map(self.line, _rows(name, result, layout.aligned, layout.scored))
 
-    def line(self, values: Sequence[str | float]) -> str:
-        """Return a line of these values."""
-        texts = [f"{value:.4f}" if isinstance(value, float) else str(value) for value in values]
+    def line(self, values: Sequence[str | float], texts: Sequence[str] | None = None) -> str:
+        """Return a line of these values; `texts` are they as they are written, by default with four decimals."""
+        texts = texts or [f"{value:.4f}" if isinstance(value, float) else str(value) for value in values]
         if self._has_tabs:
             return "\t".join(map(one_field, texts)) + "\n"
         if self.mark:
@@ -370,6 +371,12 @@ class Workbook(Writer):
         return out.getvalue()
 
     def _write(self, results: Iterable[Named], out: IO[bytes], aligned: bool, scored: bool) -> None:
+        with self.opened(out) as book:
+            self._fill(book, results, aligned, scored)
+
+    @contextmanager
+    def opened(self, out: IO[bytes]) -> Iterator[Any]:
+        """Offer a new workbook, whose rows go to temporary files, and write it to a stream, even after an error."""
         import zipfile
 
         import openpyxl
@@ -377,7 +384,18 @@ class Workbook(Writer):
 
         from speechctc.core.files import zip_entry
 
-        book = openpyxl.Workbook(write_only=True)  # rows go to temporary files
+        book = openpyxl.Workbook(write_only=True)
+        try:
+            yield book
+        finally:
+            archive: Any = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
+            with archive:
+                put = archive.writestr
+                archive.writestr = lambda name, content: put(zip_entry(name), content)
+                ExcelWriter(book, archive).save()
+
+    def _fill(self, book: Any, results: Iterable[Named], aligned: bool, scored: bool) -> None:
+        """Add the sheets of results."""
         phones = Sheet(book, "phones", _columns(aligned, scored))
         words = Sheet(
             book, "words", ("file", "start", "end", "word", "log_ratio", *(["score", "variant"] if scored else []))
@@ -385,24 +403,17 @@ class Workbook(Writer):
         misfits = Sheet(book, "misfits", ("file", "start", "end", "kind", "text"))
         about, told = Sheet(book, "about", ("about",)), set[str]()
         phones.begin()
-        try:
-            for name, result in results:
-                for row in _rows(name, result, aligned, scored):
-                    phones.add(*row)
-                for word in result.words:
-                    score = ("" if word.score is None else word.score, str(word.variant or "")) if scored else ()
-                    words.add(name.shown, word.start, word.end, word.word, word.log_ratio, *score)
-                for misfit in result.misfits:
-                    misfits.add(name.shown, *misfit)
-                if result.about and result.about not in told:
-                    told.add(result.about)
-                    about.add(result.about)
-        finally:
-            archive: Any = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
-            with archive:
-                put = archive.writestr
-                archive.writestr = lambda name, content: put(zip_entry(name), content)
-                ExcelWriter(book, archive).save()
+        for name, result in results:
+            for row in _rows(name, result, aligned, scored):
+                phones.add(*row)
+            for word in result.words:
+                score = ("" if word.score is None else word.score, str(word.variant or "")) if scored else ()
+                words.add(name.shown, word.start, word.end, word.word, word.log_ratio, *score)
+            for misfit in result.misfits:
+                misfits.add(name.shown, *misfit)
+            if result.about and result.about not in told:
+                told.add(result.about)
+                about.add(result.about)
 
 
 class Sheet:
@@ -421,15 +432,17 @@ class Sheet:
         self._sheet.append(self._columns)
         self._rows = 1
 
-    def add(self, *values: str | float) -> None:
+    def add(self, *values: str | float | None) -> None:
         """Append a row."""
         if self._sheet is None or self._rows == SHEET_ROWS:
             self.begin()
         self._rows += 1
         self._sheet.append([self._cell(each) for each in values])
 
-    def _cell(self, value: str | float) -> Any:
-        """Return a number, or a text that is no formula, without signs that Excel cannot hold."""
+    def _cell(self, value: str | float | None) -> Any:
+        """Return a number, nothing, or a text that is no formula, without signs that Excel cannot hold."""
+        if value is None:
+            return None
         if not isinstance(value, str):
             return round(value, 4)
         from openpyxl.cell import WriteOnlyCell

@@ -345,8 +345,8 @@ class ResultWriter:
         In a live format, also `speechctc.inference.formats.Phones`.
     options : OutputOptions
         Of `check_out`.
-    writer : Writer, optional
-        Writes the results; by default that of the format.
+    writers : mapping of str to Writer, optional
+        Those that write the results, by the names of their formats.
     """
 
     def __init__(
@@ -354,10 +354,10 @@ class ResultWriter:
         recordings: Sequence[Recording],
         results: Iterable[Any],
         options: OutputOptions,
-        writer: Writer | None = None,
+        writers: Mapping[str, Writer] = WRITERS,
     ) -> None:
         self.recordings, self.results, self.options = recordings, results, options
-        self.writer = writer or WRITERS[options.form]
+        self.writers = writers
         self.notes: list[str] = []
         self.failures: list[tuple[Path, str]] = []
         self.rooms: list[Path] = []  # recordings that were dereverberated
@@ -372,7 +372,7 @@ class ResultWriter:
             return
         layout = Layout(len(self.recordings) > 1, aligned, file, self.options.scored)
         with opened_out(self.options) as out:
-            self.writer.write(chain(first, results), out, layout)
+            self.writers[self.options.form].write(chain(first, results), out, layout)
 
     def to_folder(self, advance: Advance) -> None:
         """Write a file for each recording and format.
@@ -384,8 +384,8 @@ class ResultWriter:
             try:
                 for form, file in self.options.files_of(recording).items():
                     if not self.options.keeps(file):
-                        writer = self.writer if form == self.options.form else WRITERS[form]
-                        written.write_bytes(file, writer.content(name, result, file), self.options.overwrite)
+                        content = self.writers[form].content(name, result, file)
+                        written.write_bytes(file, content, self.options.overwrite)
                         self.made += 1
             except InputError as error:
                 self.failures.append((recording.path, str(error)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import PHN_RATE, Interval, intervals_of, read_phn, read_tiers
+from speechctc.audio.annotations import PHN_RATE, Interval, choose_tiers, intervals_of, read_phn, read_tiers
 from speechctc.audio.folders import files_below
 from speechctc.audio.recordings import Siblings
 from speechctc.core.errors import InputError, columns, counted_alike, first_few, plural
-from speechctc.phones.articulation import describe, is_arpabet
+from speechctc.phones.articulation import describe, is_arpabet, spelling
 from speechctc.phones.inventory import SILENCES
 
 GRID = ".textgrid"
@@ -90,7 +90,9 @@ class BoundaryScore:
         return "\n".join([*lines, *([alone] if self.unmatched else []), *self.notes])
 
 
-def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") -> BoundaryScore:
+def score_boundaries(
+    reference: Path, hypothesis: Path, tier: str = "phones", hypothesis_tier: str | None = None
+) -> BoundaryScore:
     """Compare two files, or two folders file by file.
 
     Parameters
@@ -99,7 +101,9 @@ def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") ->
         TextGrid or .PHN files, or folders of them, in which files belong together if their paths differ only in the
         ending and in letter case.
     tier : str
-        Tier of the TextGrids.
+        Tier of the TextGrids: a name, or a pattern that one labelled tier of each fits; see `choose_tiers`.
+    hypothesis_tier : str, optional
+        That of the TextGrids of `hypothesis`; None: the same.
 
     Raises
     ------
@@ -110,14 +114,28 @@ def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") ->
     errors: dict[str, list[float]] = {}
     boundaries = 0
     siblings, notes = Siblings(), list[tuple[Path, str]]()
-    sides = [_read_pair(pair, tier, siblings, notes) for pair in pairs]
+    tiers = (tier, hypothesis_tier or tier)
+    sides = [_read_pair(pair, tiers, siblings, notes) for pair in pairs]
     arpabet = is_arpabet([interval.label for labelled, _ in sides for interval in labelled])
+    alike = _same_phones(*({each.label for side in sides for each in side[k]} for k in (0, 1)))
     for labelled, found in sides:
         boundaries += max(len(labelled) - 1, 0)
+        found = [each._replace(label=alike.get(each.label, each.label)) for each in found]
         for phone, error in boundary_errors(labelled, found):
             errors.setdefault(class_of(phone, arpabet), []).append(error)
     said = tuple(counted_alike(notes, with_numbers=True))
+    if alike:
+        spelled = first_few([f"{label} as {to}" for label, to in sorted(alike.items())], 12)
+        said = (*said, f"labels of the second side are compared as the first spells them: {spelled}")
     return BoundaryScore(len(pairs), boundaries, {k: np.array(v) for k, v in errors.items()}, tuple(unmatched), said)
+
+
+def _same_phones(reference: Set[str], hypothesis: Set[str]) -> dict[str, str]:
+    """Return labels that only the hypothesis has, and the reference's label of the same phone in another spelling."""
+    forms: list[Callable[[str], str]] = [lambda label: label.lower().rstrip("012"), spelling]
+    form = forms[0 if is_arpabet([*reference, *hypothesis]) else 1]
+    known = {form(label): label for label in sorted(reference - SILENCES, reverse=True)}
+    return {label: known[form(label)] for label in hypothesis - reference - SILENCES if form(label) in known}
 
 
 def class_of(label: str, arpabet: bool) -> str:
@@ -167,7 +185,7 @@ def _cells(name: str, values: dict[str, Any]) -> list[str]:
 
 
 def _read_pair(
-    pair: tuple[Path, Path], tier: str, siblings: Siblings, notes: list[tuple[Path, str]]
+    pair: tuple[Path, Path], names: tuple[str, str], siblings: Siblings, notes: list[tuple[Path, str]]
 ) -> tuple[list[Interval], list[Interval]]:
     """Return the labels of two files, their times those in the recording; add what is odd in its length to `notes`.
 
@@ -178,14 +196,19 @@ def _read_pair(
     sounds = [None if path is None else sound_file.info(path) for path in beside]
     lengths = [sound.seconds for sound in sounds if sound] + [grid.end for grid in grids if grid and not grid.start]
     found = []
-    for path, grid, sound in zip(pair, grids, sounds, strict=True):
+    for path, grid, sound, tier in zip(pair, grids, sounds, names, strict=True):
         if grid is None:
             found.append(read_phn(path, sound.rate if sound else PHN_RATE))  # in samples of its recording
             continue
         if lengths:
             grid, read = grid.of_recording(path, lengths[0]), grid.note
             notes += [(path, grid.note)] if grid.note != read else []
-        found.append(intervals_of(grid.tiers, path, tier))
+        fits = [each for each, _ in choose_tiers(grid.tiers, path, tier)]
+        labelled = [each for each in fits if any(entry.label for entry in each.entries)]
+        if len({each.name for each in labelled}) > 1:
+            named = first_few([repr(each.name) for each in labelled])
+            raise InputError(f"{path}: {len(labelled)} tiers fit {tier!r}: {named}", "name one of them")
+        found.append(intervals_of(grid.tiers, path, (labelled or fits)[0].name))
     return found[0], found[1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -14,7 +15,7 @@ from speechctc.audio.tracks import preferred
 from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
-from speechctc.corpora.transcripts import Task, Transcript
+from speechctc.corpora.transcripts import Labels, Task, Transcript
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.output import (
     OutputOptions,
@@ -29,10 +30,23 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
 from speechctc.inference.transcript import Items, units_of
 from speechctc.phones.espeak import Reader
+from speechctc.phones.inventory import CMU39
+from speechctc.phones.nonspeech_labels import ANY, kind_of_phone
+from speechctc.phones.notations import are_other_ipa
+from speechctc.phones.pronouncer import are_texts_in_ipa
 from speechctc.stages.transcript_reader import Job, TranscriptReader
 
 MISFITS = 3
 """Exit status if all recordings were aligned, and some do not fit their transcripts."""
+
+
+def in_ipa(tasks: Sequence[Task], labels: Labels) -> bool:
+    """Return whether transcripts are in IPA: words that need no language, or phones that `english` does not have."""
+    texts = [" ".join(each.transcript.labels) for each in tasks if isinstance(each.transcript, Transcript)]
+    if labels == "words":
+        return are_texts_in_ipa(texts)
+    found = {label for text in texts for label in re.split(r"[\s()|]+", text)} - {ANY, ""}
+    return are_other_ipa({label for label in found if kind_of_phone(label) is None}, CMU39)
 
 
 def in_own_languages(tasks: Sequence[Task], chosen: str | None, reporter: Reporter) -> tuple[str | None, list[Task]]:

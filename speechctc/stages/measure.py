@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,32 +22,20 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.tasks import in_table
 from speechctc.corpora.transcripts import TranscriptOptions
-from speechctc.inference.formats import Layout, RecordingName, Writer
 from speechctc.inference.output import OutputOptions, ResultWriter, check_out, left_to_do, write_results
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
 from speechctc.phones.notations import from_xsampa, is_xsampa
+from speechctc.stages.maximum_formant import COLUMN, STANDARD, read_maximum_formants
+from speechctc.stages.measured_tables import BESIDE, FORMANTS, MEASURED, STEPS, Row
 
 if TYPE_CHECKING:
     import parselmouth
 
-STEPS = 10
-FORMANTS = (1, 2, 3)
-BESIDE = ("confidence", "score")
-"""Tiers with a value for each phone, which align, decode and score-phones write."""
-COLUMNS = (
-    *("file", "speaker", "phone", "previous", "next", "tone", "word", "word_number", "position", "word_phones"),
-    *("start", "end", "duration", *BESIDE, "f0_mean", "intensity_mean"),
-    *(f"f{n}_mid" for n in FORMANTS),
-    *(f"f{n}_{step}" for n in (*FORMANTS, 0) for step in range(1, STEPS + 1)),
-)
-
 DRAWN = ("phone", "duration", "f1_mid", "f2_mid")  # beside the speaker
 TAIL = 0.1  # seconds that labels may end after their recording
 WINDOW_SECONDS, PRE_EMPHASIS_HZ, INTENSITY_PITCH_HZ = 0.025, 50.0, 100.0  # Praat's own
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -66,7 +52,7 @@ class PraatSettings:
         Hz.
     """
 
-    maximum_formant: float = 5500.0
+    maximum_formant: float = STANDARD
     number_of_formants: float = 5.0
     pitch_floor: float = 75.0
     pitch_ceiling: float = 600.0
@@ -85,6 +71,8 @@ class Choice(NamedTuple):
     channel : int or Track, optional
         Of the recordings, from 1; None: the mean of all.
     settings : PraatSettings
+    maximum_formants : sequence of str
+        By speaker, in place of that of `settings`; see `read_maximum_formants`.
     cluster : str, optional
         The scheduler of a Dask cluster whose workers measure, ``tcp://host:8786``; None: this machine.
     """
@@ -94,6 +82,7 @@ class Choice(NamedTuple):
     words: str
     channel: Channel | None
     settings: PraatSettings
+    maximum_formants: Sequence[str] = ()
     cluster: str | None = None
 
 
@@ -106,7 +95,7 @@ class Labels(NamedTuple):
     beside: dict[str, dict[tuple[float, float], str]]
 
 
-Job = tuple[Path, tuple[Labels | InputError, Channel | None]]
+Job = tuple[Path, tuple[Labels | InputError, Channel | None, float]]
 
 
 @dataclass
@@ -145,7 +134,7 @@ def measure(
         recordings have TextGrids named by their ids, as `align` writes them, and the speakers of its column.
     choice : Choice
     options : OutputOptions
-        In the format ``"csv"``.
+        In formats of `MEASURED`.
     summary : Summary
         Counts.
     reporter : Reporter
@@ -159,17 +148,19 @@ def measure(
     what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
     optional("parselmouth", what, with_extra("measure"))
     is_table = len(arguments) == 1 and arguments[0].suffix.lower() in ENDINGS
-    recordings = _of_table(arguments[0], reporter) if is_table else find_recordings(arguments)
+    recordings, sexes = _of_table(arguments[0], reporter) if is_table else (find_recordings(arguments), {})
     if not recordings:
         raise InputError("no recording to measure", "name one")
-    reporter.note(*left_out(arguments))
+    formants = read_maximum_formants(choice.maximum_formants, sexes)
+    told = formants.of_all(recording.speaker for recording in recordings)
+    reporter.note(*left_out(arguments), *filter(None, [told]))
     options = check_out(recordings, options)
     grids = dict(zip(recordings, _textgrids(choice.textgrids, recordings), strict=True))
     left = left_to_do(recordings, options, reporter)
     notes = list[tuple[Path, str]]()
-    jobs = (_job(recording, grids[recording], choice, notes) for recording in left)
+    jobs = (_job(each, grids[each], choice, formants.of(each.speaker), notes) for each in left)
     with _results(jobs, choice) as results:
-        writer = ResultWriter(left, summary.watched(left, results), options, _Table("csv", ".csv"))
+        writer = ResultWriter(left, summary.watched(left, results), options, MEASURED)
         status = write_results(writer, "measuring", reporter)
     reporter.warn(*counted_alike(notes, with_numbers=True))
     return status
@@ -184,36 +175,17 @@ def _results(jobs: Iterable[Job], choice: Choice) -> AbstractContextManager[Iter
     return worked_on(choice.cluster, _measured, choice.settings, jobs)
 
 
-class _Table(Writer):
-    """A row for each phone; what is not known is empty, which R and pandas read as missing."""
-
-    def write(
-        self,
-        results: Iterable[tuple[RecordingName, Any]],
-        out: TextIO,
-        layout: Layout = Layout(),  # noqa: B008
-    ) -> None:
-        """Write the rows of recordings as soon as they are known."""
-        table = csv.writer(out)
-        table.writerow(COLUMNS)
-        for name, rows in results:
-            of = {"file": name.file, "speaker": name.speaker}
-            table.writerows([_text(column, (of | row).get(column)) for column in COLUMNS] for row in rows)
-
-    def content(self, name: RecordingName, result: Any, place: Path | None = None) -> bytes:
-        """Return the table of a recording."""
-        out = io.StringIO(newline="")
-        self.write([(name, result)], out)
-        return out.getvalue().encode()
-
-
-def _of_table(table: Path, reporter: Reporter) -> list[Recording]:
-    """Return the recordings of a table, named as `align` names their results."""
+def _of_table(table: Path, reporter: Reporter) -> tuple[list[Recording], dict[str, str]]:
+    """Return the recordings of a table, named as `align` names their results, and the sex of each speaker."""
     read, notes = read_table(table)
     rows = list(read)
     reporter.warn(*notes)
     labels: Literal["phones", "words"] = "words" if any(row.words for row in rows) else "phones"
-    return [recording for recording, _ in in_table(table, None, TranscriptOptions(labels=labels))]
+    known = [
+        (row.speaker, traits.get("sex") or traits.get("gender", "")) for row in rows if (traits := dict(row.traits))
+    ]
+    sexes = {speaker: sex for speaker, sex in known if speaker and sex}
+    return [recording for recording, _ in in_table(table, None, TranscriptOptions(labels=labels))], sexes
 
 
 def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path | InputError]:
@@ -278,8 +250,10 @@ def _optional(tiers: Sequence[Tier], path: Path, name: str) -> Tier | None:
     return choose_tier(tiers, path, name) if there else None
 
 
-def _job(recording: Recording, grid: Path | InputError, choice: Choice, notes: list[tuple[Path, str]]) -> Job:
-    """Return a recording, its labels or the error that says why there are none, and the channel to read.
+def _job(
+    recording: Recording, grid: Path | InputError, choice: Choice, maximum: float, notes: list[tuple[Path, str]]
+) -> Job:
+    """Return a recording, its labels or the error that says why there are none, its channel, and the maximum formant.
 
     To `notes` is added what the user should know of how the labels were read.
     """
@@ -293,15 +267,15 @@ def _job(recording: Recording, grid: Path | InputError, choice: Choice, notes: l
         notes.extend([(grid, note)] if note and fits else [])
         return labels
 
-    return recording.path, (attempt(read, recording.path), preferred(recording.channel, choice.channel))
+    return recording.path, (attempt(read, recording.path), preferred(recording.channel, choice.channel), maximum)
 
 
-def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, Channel | None]) -> list[Row]:
+def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, Channel | None, float]) -> list[Row]:
     """Return the rows of a recording, without its name and speaker."""
-    labels, channel = job
+    labels, channel, maximum = job
     if isinstance(labels, InputError):
         raise labels
-    praat = Praat(path, channel, settings)
+    praat = Praat(path, channel, replace(settings, maximum_formant=maximum))
     phones = [each._replace(label=nfc(each.label)) for each in labels.phones.entries]
     if phones[-1].end > praat.seconds + TAIL:
         what = f"{path}: its TextGrid goes on to {phones[-1].end:.2f} s, and it has {praat.seconds:.2f} s"
@@ -314,7 +288,9 @@ def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputErro
             "next": phones[k + 1].label if k + 1 < len(phones) else "",
         }
         times = {"start": start, "end": end, "duration": end - start}
-        rows.append({"phone": label, **around, **places[k], **times, **values, **praat.values(start, end)})
+        rows.append(
+            {"phone": label, **around, **places[k], **times, **values, **praat.values(start, end), COLUMN: maximum}
+        )
     return rows
 
 
@@ -405,17 +381,10 @@ class Praat:
         return float(formant.get_value_at_time(number, time))
 
 
-def _text(name: str, value: Any) -> str:
-    """Return a field: seconds to 0.1 ms, Hz and dB to hundredths."""
-    if isinstance(value, float):
-        return f"{value:.4f}" if name in ("start", "end", "duration", *BESIDE) else f"{value:.2f}"
-    return "" if value is None else str(value)
-
-
-def write_picture(rows: Sequence[Row], path: Path, form: str, overwrite: bool) -> None:
-    """Write a vowel chart and durations."""
+def write_picture(rows: Sequence[Row], path: Path, form: str, overwrite: bool, bark: bool = False) -> None:
+    """Write a vowel chart, in Hz or Bark, and durations."""
     labels = list(dict.fromkeys(row["phone"] for row in rows))
     arpabet, is_other = is_arpabet(labels), is_xsampa(labels)
     spelled = {label: (from_xsampa(label) if is_other else None) or ipa(label, arpabet)[0] for label in labels}
     vowels = {label for label in labels if describe(spelled[label]).get("kind") == "vowel"}
-    written.write_bytes(path, draw_measures(rows, vowels, form), overwrite)
+    written.write_bytes(path, draw_measures(rows, vowels, form, bark), overwrite)

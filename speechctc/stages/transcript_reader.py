@@ -39,6 +39,8 @@ class ReadingOptions(NamedTuple):
         What they hold.
     dictionary, language : Path, str or None
         What reads words.
+    only_ipa : bool
+        The words are in IPA, and need neither a dictionary nor a language.
     is_of_rows : bool
         Words of a language that a table names are read in that language; else all are read alike.
     find_misfits : bool
@@ -60,6 +62,7 @@ class ReadingOptions(NamedTuple):
     labels: Labels = "phones"
     dictionary: Path | None = None
     language: str | None = None
+    only_ipa: bool = False
     is_of_rows: bool = False
     find_misfits: bool = False
     silence: str | None = None
@@ -128,15 +131,16 @@ class TranscriptReader:
         if options.labels == "phones" and is_read:
             what = "--dictionary and --language read words, and there are none"
             raise InputError(what, "give the words with --words")
-        if options.labels == "words" and not is_read:
+        if options.labels == "words" and not (is_read or options.only_ipa):
             fix = "give --language en-us or another, --dictionary FILE, or a table with the language of each row"
+            fix = f"{fix}; IPA needs none, between slashes if it may be spelling"
             raise InputError("--words needs pronunciations", fix)
         own = [phone for phone in inventory.phones if phone in SILENCES] if options.labels == "words" else []
         self.silences = tuple(own if options.silence is None else options.silence.split())
         if unknown := [phone for phone in self.silences if phone not in inventory.phones]:
             what = f"--silence {unknown[0]}: not a phone of the model"
             raise InputError(what, f"choose of {' '.join(inventory.phones)}")
-        self._voices = {"": self._voice(options.language)}
+        self._voices = {"": self._voice(options.language, options.only_ipa)}
         self._spelled: dict[str, str] = {}
 
     @property
@@ -154,14 +158,14 @@ class TranscriptReader:
         """The languages that words were read in."""
         return [each.pronouncer.language for each in self._voices.values() if each.pronouncer]
 
-    def _voice(self, language: str | None) -> _Voice:
-        """Return what reads transcripts; words in a language."""
+    def _voice(self, language: str | None, only_ipa: bool = False) -> _Voice:
+        """Return what reads transcripts; words in a language, or in IPA."""
         own, options = self.inventory.phones, self.options
         if options.labels == "phones":
             return _Voice(None, None if is_arpabet(own) else Hearing(self.inventory, own))
-        pronouncer = Pronouncer(options.dictionary, language)
+        pronouncer = Pronouncer(options.dictionary, language, only_ipa=only_ipa)
         if not options.keep or (pronouncer.is_english and is_arpabet(own)):
-            return _Voice(Pronouncer(options.dictionary, language, self.inventory), None)
+            return _Voice(Pronouncer(options.dictionary, language, self.inventory, only_ipa), None)
         pronouncer.check(self.inventory)
         return _Voice(pronouncer, Hearing(self.inventory, pronouncer.labels))
 
@@ -262,7 +266,10 @@ class TranscriptReader:
             words = [word._replace(pronunciations=readings) for word, readings in zip(words, known, strict=True)]
         if unknown := sorted({word.text for word in words if not word.pronunciations}):
             named = ", ".join(unknown[:EXAMPLES]) + (" and others" if len(unknown) > EXAMPLES else "")
-            raise InputError(f"no pronunciation for {named}", "add them to the dictionary, or write * in their place")
+            fix = "add them to the dictionary, or write * in their place"
+            if not (pronouncer.has_dictionary or pronouncer.language):
+                fix = "give --language, or IPA between slashes (/kata/)"
+            raise InputError(f"no pronunciation for {named}", fix)
         return [Unit(word.text, word.pronunciations[:most]) for word in words]
 
     def notes(self) -> list[str]:

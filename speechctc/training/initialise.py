@@ -94,24 +94,27 @@ def first_net(
     return net, source
 
 
-def first_lm(data: TrainingData, source: Checkpoint | None, decode: DecodeConfig) -> tuple[PhoneLM | None, float]:
-    """Return the n-gram of a run, and the share in it of the n-gram of the model that the run begins with.
+def first_lms(
+    data: TrainingData, source: Checkpoint | None, decode: DecodeConfig
+) -> list[tuple[PhoneLM | None, float]]:
+    """Return the n-grams that a run may decode with, each with the share in it of the one that the run begins with.
 
-    Where that model has one of the same phones, it is mixed with that of the training labels: few labels tell little of
-    what follows what. The share is the one that makes the labels of dev most probable.
+    Where the model that it begins with has one of the same phones, that is the last; before it comes one that is mixed
+    with that of the training labels, in the share that makes the labels of dev most probable. Few labels tell little of
+    what follows what. Else the only one is that of the training labels.
     """
     own = data.phone_lm(decode.lm_order, decode.lm_cutoff)
     if own is None or own.ngram is None or source is None or source.lm is None or source.lm.ngram is None:
-        return own, 0.0
+        return [(own, 0.0)]
     matches = match_phones(data.inventory.phones, source.inventory.phones)
     there = [matches[phone].phone for phone in data.inventory.phones if phone in matches]
     if sorted(there) != sorted(source.inventory.phones) or len(there) != len(data.inventory.phones):
-        return own, 0.0  # it has no number for each phone here
+        return [(own, 0.0)]  # it has no number for each phone here
     numbers = [1 + there.index(phone) for phone in source.inventory.phones]
     given = PhoneLM.of(respelt(source.lm.ngram, numbers))
     split = data.dev.split
     share = round(best_share(given, own, (split.labels(k).tolist() for k in range(min(len(split), ENOUGH)))), 3)
-    return PhoneLM.of(mix(given.ngram or own.ngram, own.ngram, share)), share
+    return [(PhoneLM.of(mix(given.ngram or own.ngram, own.ngram, share)), share), (given, 1.0)]
 
 
 def find_pretrained(model: Path, reporter: Reporter) -> Path:

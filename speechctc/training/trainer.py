@@ -25,7 +25,7 @@ from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.dev_score import DevScore, constant_loss, score_dev
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Progress, ResumeState
-from speechctc.training.initialise import first_lm, first_train_step
+from speechctc.training.initialise import first_lms, first_train_step
 from speechctc.training.optimise import stages
 from speechctc.training.runs import Run, run_record
 from speechctc.training.sentinel import NetFacts, new_warnings
@@ -71,7 +71,8 @@ class Trainer:
         self._whole = len(self.remaining)  # each epoch has as many, even where they are drawn
         self.stop_status: int | None = None
         self.net_facts = NetFacts.of(config.model, self.data.inventory, constant_loss(self.data, config.model))
-        self.lm, self.lm_share = first_lm(self.data, source, config.decode)
+        self._lms = first_lms(self.data, source, config.decode)
+        self.lm, self.lm_share = self._lms[0]
         self.frequencies = {} if self.lm else {FREQUENCIES: self.data.frequencies()}
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
@@ -107,12 +108,20 @@ class Trainer:
         return dev
 
     def _score_beginning(self) -> None:
-        """Score the model that training begins with, as epoch 0: `best/` is never worse on dev than that."""
-        dev = self._evaluate()
-        if dev is None:
-            (status,) = self.ranks.max([self.stop_status or 0])
-            self._stop(int(status))
-        assert dev is not None
+        """Score the model that training begins with, as epoch 0: `best/` is never worse on dev than that.
+
+        Of several n-grams, the run keeps the one with the lowest PER.
+        """
+        scores: list[DevScore] = []
+        for lms in self._lms:
+            self.lm, self.lm_share = lms
+            if (one := self._evaluate()) is None:
+                (status,) = self.ranks.max([self.stop_status or 0])
+                self._stop(int(status))
+            else:
+                scores.append(one)
+        best = min(range(len(scores)), key=lambda k: scores[k].counts.rank)
+        (self.lm, self.lm_share), dev = self._lms[best], scores[best]
         self.progress.score(dev.counts.rank, dev.loss, dev.blank_share)
         line = {"epoch": 0, "step": 0, "dev_per": dev.counts.per}
         self._save_last(line)  # before best/: a run that has best/ alone has lost it

@@ -83,7 +83,7 @@ def make(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for command in ("extract", "train"):
-            assert run_command(command, "--config", "finetune", *settings, "run=runs/first", "train.epochs=1") == 0
+            assert run_command(command, "--config", "finetune", *settings, "run=runs/talks", "train.epochs=1") == 0
 
 
 @pytest.fixture

@@ -455,7 +455,7 @@ MFA = "a\t0.9\t0.1\t1.0\t1.0\tə\na\tɛ ɪ\nb\tb iː\n"
 
 READERS: dict[str, Reader] = {
     "audio": Reader(sounds, _audio),
-    "ffmpeg": Reader(lambda: sounds()[:2], _ffmpeg, 10),
+    "ffmpeg": Reader(lambda: [{"a.wav": sound("AU", "FLOAT")}], _ffmpeg, 10),
     "stdin": Reader(lambda: sounds()[:7], _stdin),
     "raw": Reader(lambda: sounds()[:1], lambda: _stdin(8000)),
     "phn": Reader(lambda: texts("a.phn", PHN), _phn),
