@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from io import BufferedReader, BytesIO
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -29,6 +30,7 @@ from speechctc.inference.streaming import (
     BLOCK_FRAMES,
     LIVE_FRAMES,
     LOOKAHEAD,
+    BinaryFile,
     Forward,
     Logits,
     NetMaker,
@@ -39,6 +41,7 @@ from speechctc.inference.streaming import (
     cmn_sums,
     context_sums,
     is_several,
+    net_on,
     opened,
 )
 from speechctc.lm.model import LanguageModel
@@ -52,7 +55,9 @@ if TYPE_CHECKING:
 
 
 Opening = AbstractContextManager[tuple[str, Dereverberated]]
-Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]  # recordings: files, or samples
+Several = (  # recordings: files by name or open, or samples
+    list[str] | list[Path] | list[BufferedReader] | list[BytesIO] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]
+)
 
 
 ONLY = "only"  # the fact of a checkpoint that says, in words, to which phones it was restricted
@@ -96,7 +101,7 @@ class Decoder:
     device: str = "cpu"
     calibration: Calibration = field(default_factory=Calibration)
     lstm: LanguageModel | None = None
-    net: NetMaker = field(default=NumpyNet, kw_only=True)
+    net: NetMaker = field(default=net_on("cpu"), kw_only=True)
     prior: Prior | None = field(default=None, kw_only=True)
     folder: Path | None = field(default=None, kw_only=True)
     about: str = field(default="", kw_only=True)
@@ -106,6 +111,18 @@ class Decoder:
         self.config, self.inventory = self.checkpoint.config, self.checkpoint.inventory
         self.forward = Forward(self.checkpoint, self.device, self.net, self.prior)
         self.clock = FrameClock.of(self.config.features, self.config.model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made from: no net, which has the weights once more."""
+        parts = {each.name for each in fields(self)} - {"net"}
+        return {name: value for name, value in vars(self).items() if name in {*parts, "folder", "about"}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be the copy, with a net of its own."""
+        self.__dict__.update(state)
+        self.net = net_on(self.device)
+        self.__post_init__()
+        self.__dict__.update(state)
 
     @classmethod
     def parts(cls, folder: Path) -> dict[str, Any]:
@@ -222,6 +239,11 @@ class Decoder:
 
     @overload
     def decode(
+        self, recording: BinaryFile, rate: None = None, alternatives: int = 0, channel: Channel | None = None
+    ) -> Recognition: ...
+
+    @overload
+    def decode(
         self, recording: Several, rate: int | None = None, alternatives: int = 0, channel: Channel | None = None
     ) -> Iterator[Recognition | InputError]: ...
 
@@ -237,10 +259,10 @@ class Decoder:
 
         Parameters
         ----------
-        recording : str, Path, array_like or Tensor
-            A file, which is read in blocks: memory grows only with the number of its phones. Or samples of shape (n,)
-            or (n, channels), which are averaged: floating-point numbers in [-1, 1], or int16, int32 or uint8. Or a
-            list, a tuple or an iterator of these: several recordings.
+        recording : str, Path, binary file, array_like or Tensor
+            A file, by name or open, or `io.BytesIO`: it is read in blocks, and memory grows only with the number of its
+            phones. Or samples of shape (n,) or (n, channels), which are averaged: floating-point numbers in [-1, 1], or
+            int16, int32 or uint8. Or a list, a tuple or an iterator of these: several recordings.
         rate : int, optional
             Hz, of samples; a file names its rate itself.
         alternatives : int

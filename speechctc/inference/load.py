@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,23 +11,12 @@ from speechctc.core.bundled import bundled_folder
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import Decoder
-from speechctc.inference.streaming import NetMaker
 from speechctc.lm.arpa import read_arpa
 from speechctc.lm.model import LanguageModel, NgramModel, PhoneLM, find_lstm
 from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, load_checkpoint
-from speechctc.model.numpy_net import NumpyNet
 from speechctc.phones.inventory import Inventory
 
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
-
-
-def net_on(device: str) -> NetMaker:
-    """Return what makes nets that compute on a device: numpy on the CPU, torch elsewhere."""
-    if device == "cpu":
-        return NumpyNet
-    from speechctc.model.net import TorchNet
-
-    return partial(TorchNet, device=device)
 
 
 def load_lm(path: Path, inventory: Inventory | None = None, device: str = "cpu") -> LanguageModel:

@@ -22,7 +22,7 @@ from speechctc.inference.placement import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Calibration
-from speechctc.inference.streaming import Forward
+from speechctc.inference.streaming import Forward, held
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import weight_shapes
@@ -132,6 +132,7 @@ class Recogniser(Decoder):
         dereverb = self.config.decode.dereverb
         if options.judge is not None and dereverb == "auto":
             dereverb = "never"  # scores are compared: all are of the sound as it is
+        recording = held(recording)
         refining = Refiner((recording, rate, channel), self.boundaries, self.phones, dereverb)
         aligner = Aligner(self.inventory, self.clock, self.calibration, options, refining)
         opening = self.opened(recording, rate, channel, dereverb)

@@ -12,7 +12,8 @@ from speechctc.core import files
 from speechctc.core.devices import recognition_device
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import ONLY, Decoder
-from speechctc.inference.load import net_on, with_lms
+from speechctc.inference.load import with_lms
+from speechctc.inference.streaming import net_on
 from speechctc.lm.search import lm_settings
 from speechctc.stages.used_model import find_and_describe
 

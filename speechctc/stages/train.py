@@ -24,6 +24,7 @@ from speechctc.features.shards import count_phones, read_split
 from speechctc.stages.plot import CurvesFile
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group
+from speechctc.training.records import Callbacks
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Stopped, Trainer
 
@@ -48,7 +49,12 @@ class Trained(NamedTuple):
     is_main: bool
 
 
-def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
+def train(
+    config: Config,
+    resume: bool,
+    reporter: Reporter,
+    callbacks: Callbacks = Callbacks(),  # noqa: B008 - immutable
+) -> Trained:
     """Train the config's net on the features in ``data.dir``; `speechctc.stages.calibrate.calibrate_run` comes next.
 
     Raises
@@ -68,7 +74,8 @@ def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
             if ranks.is_main and (note := run.check(config, resume)):
                 reporter.note(note)
             ranks.wait()
-            trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly(quiet=True))
+            own = reporter if ranks.is_main else _WarningsOnly(quiet=True)
+            trainer = Trainer(config, run, device, ranks, own, callbacks)
             if ranks.is_main:
                 _warn(trainer)
                 reporter.note(*filter(None, [curves.note]))

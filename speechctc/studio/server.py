@@ -145,7 +145,7 @@ class Routes:
     def __init__(self, studio: Studio, microphone: Microphone) -> None:
         self.studio = studio
         self.reading: dict[str, Callable[..., Any]] = {
-            "overview": lambda request: studio.overview(),
+            "overview": lambda request: studio.overview(int(_number(request.query_params.get("since", 0)))),
             "recording": lambda request: studio.recording(_name(request)),
             "audio": self.audio,
             "tile": self.tile,
@@ -322,7 +322,7 @@ def serve(
     Raises
     ------
     InputError
-        There are no recordings, no such model, the port is in use, or the extra ``studio`` is not installed.
+        There is no such folder or model, the port is in use, or the extra ``studio`` is not installed.
     """
     from speechctc.studio.connections import run  # late: loading what it stands on takes a moment
 

@@ -42,7 +42,7 @@ class Studio:
     Raises
     ------
     InputError
-        There are no recordings in the folder.
+        As `Folder`.
     """
 
     def __init__(
@@ -61,19 +61,26 @@ class Studio:
         self.engine = Engine(first, partial(launch, only=(first, wanted)) if wanted else launch, say)
         self.recognitions = Recognitions(self.engine, self.folder.put_recognised)
 
-    def overview(self) -> dict[str, Any]:
-        """Return what the page shows besides the recording that is open; takes a new model into use."""
+    def overview(self, since: int = 0) -> dict[str, Any]:
+        """Return what the page shows besides the recording that is open; takes a new model into use.
+
+        The rows of the list are those that changed after the change with the number `since`.
+        """
         self._take_new_model()
         status = self.training.status()
         return {
             "folder": str(self.folder.path),
-            "recordings": self.folder.rows(),
+            "place": str(self.folder.path.resolve()),
+            "change": self.folder.change,  # before the rows: what changes meanwhile is told once more
+            "whole": self.folder.is_whole(since),
+            "recordings": self.folder.rows(since),
             "notes": [*self.folder.notes, *filter(None, [self.recognitions.note])],
             "model": {
                 **self.engine.about,
                 "ngram": self.engine.ngram,
                 "problem": self.engine.problem,
                 "rounds": self.training.models(),
+                "first": str(self.first_model or ""),
             },
             "ipa": ipa_of(self.engine.about.get("phones", ())),
             "chart": [[name, list(symbols)] for name, symbols in chart()],
@@ -213,7 +220,8 @@ class Studio:
     def _changed(self, name: str, document: Document, splice: Splice) -> dict[str, Any]:
         self.folder.changed(name)
         changed = {"at": splice.at, "remove": len(splice.old), "phones": [phone.to_list() for phone in splice.new]}
-        return {**self._about(document), **changed, "what": splice.what, "note": document.note}
+        about = {"what": splice.what, "note": document.note, "unknown": self.unknown(document)}
+        return {**self._about(document), **changed, **about}
 
     def recognise(self, names: Any = None) -> dict[str, Any]:
         """Recognise recordings that nobody has corrected, in the background; with None, all that have no labels.
@@ -259,7 +267,7 @@ class Studio:
         return self.overview()
 
     def train(self, minutes: float) -> None:
-        """Train again from all corrected recordings.
+        """Train the model in use on all corrected recordings.
 
         Raises
         ------

@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -32,6 +33,9 @@ from speechctc.stages.start import advise
 from speechctc.studio.document import Document
 from speechctc.studio.journal import Phone
 from speechctc.studio.sound import Waveform
+
+if TYPE_CHECKING:
+    from speechctc.stages.evaluate import Evaluation
 
 STATE = "round.json"
 NGRAM = "lm.safetensors"  # of a checkpoint
@@ -94,7 +98,7 @@ class Round:
         found = {each.split: each.utterances for each in extract(config, Reporter(quiet=True))}
         if not found["dev"]:
             raise InputError(self._why_no_dev(), REMEDY)
-        self.update(state="training")
+        self.update(state="training", **self._start_per())
         reporter = Reporter(quiet=True)
         try:
             train(config, True, reporter)
@@ -140,10 +144,17 @@ class Round:
             return
         self.update(state="done", **scores)
 
-    def _per(self, model: Path) -> dict[str, Any] | None:
-        """Return a model's PER on what was held out, its interval and a caution; None if nothing was."""
-        if not self.state["test"]:
-            return None
+    def _start_per(self) -> dict[str, float]:
+        """Return the PER on dev of the net to go on from, to compare epochs with; ``{}`` if it has none.
+
+        Without its n-gram, which the epochs do not have either: theirs is of the corrections.
+        """
+        with suppress(InputError):
+            return {"start_per": self._evaluated(Path(self.state["model"]), "dev", "decode.lm_weight=0").counts.per}
+        return {}
+
+    def _evaluated(self, model: Path, split: str, *more: str) -> Evaluation:
+        """Return the score of a model, with more settings, on a split of the corpus."""
         from speechctc.core.progress import Reporter
         from speechctc.inference.recogniser import Recogniser
         from speechctc.stages.evaluate import evaluate
@@ -151,7 +162,13 @@ class Round:
 
         corpus = {f"corpus.{key}": value for key, value in self.corpus().items()}
         settings = _settings({**corpus, "score.fold": "none"})
-        found = evaluate(open_model(model, Recogniser), "test", settings, Reporter(quiet=True))
+        return evaluate(open_model(model, Recogniser).with_settings(more), split, settings, Reporter(quiet=True))
+
+    def _per(self, model: Path) -> dict[str, Any] | None:
+        """Return a model's PER on what was held out, its interval and a caution; None if nothing was."""
+        if not self.state["test"]:
+            return None
+        found = self._evaluated(model, "test")
         if not found.counts.reference_phones:
             return None
         return {
@@ -349,7 +366,8 @@ class Training:
             if state.get("state") in RUNNING:
                 line = f"the training's process ended; its messages are in {self._round(number)}/log.txt"
                 state |= {"state": "failed", "line": line}
-        return state | {"curve": self._curve(number)}
+        seconds = {"seconds": time.time() - state["began"]} if "began" in state else {}
+        return state | seconds | {"curve": self._curve(number)}
 
     def _is_alive(self, state: Mapping[str, Any]) -> bool:
         if self._process is not None:
@@ -397,7 +415,8 @@ def _is_state(state: dict[str, Any]) -> bool:
     json.dumps(state, allow_nan=False)  # ValueError: the page could not be told
     lists = [state.get(key, []) for key in ("test", "train", "forgotten", "rare")]
     scores = [score for key in ("before", "after") if (score := state.get(key)) is not None]
-    numbers = [state.get("epochs", 0), *(score[key] for score in scores for key in ("per", "phones", "recordings"))]
+    more = (state.get(key, 0) for key in ("epochs", "began", "minutes", "start_per"))
+    numbers = [*more, *(score[key] for score in scores for key in ("per", "phones", "recordings"))]
     texts = [state.get("state", ""), state.get("line", "")]
     texts += [score[key] for score in scores for key in ("text", "caution")]
     return (
@@ -425,6 +444,7 @@ def _plan(trained: Mapping[str, Sequence[Piece]], model: Path, phones: list[str]
     plan = {
         "state": "preparing",
         "line": "",
+        "began": time.time(),
         "model": str(model),
         "epochs": advice.epochs,
         "minutes": minutes,

@@ -31,6 +31,7 @@ from speechctc.ctc.problem import frames_needed
 from speechctc.features.filterbank import Moments
 from speechctc.features.shards import Shard, label_strings, read_split
 from speechctc.lm.model import PhoneLM
+from speechctc.model.layers import longest_frames
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.label_rules import choose_folding
 from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits
@@ -442,12 +443,18 @@ class TrainingData:
             raise InputError(f"{config.data.dir}/dev: no utterance in it", "give a dev split with usable recordings")
         self._held = config.data.chunk_mib * 2**20 // (train.dims * train.dtype.itemsize)
         limits = Limits(config.train.batch_size, config.train.batch_frames, self._held)
+        most = longest_frames(config)
+        short = np.arange(len(dev)) if most is None else _taken(dev, most, "dev", reporter)
         members = _trainable(train, config.model.time_stride, reporter)
+        if most is not None:
+            slowest, _ = config.augment.rates
+            allowed = most if slowest == 1 else int((most - 1.5) * slowest)  # see `Augmenter.most_frames`
+            members = np.intersect1d(members, _taken(train, allowed, "train", reporter))
         self.languages = Languages.read(config.data.dir, "train", train.ids)
         self.dev_languages = Languages.read(config.data.dir, "dev", dev.ids)
         self._balance = config.train.balance
         # Each loader counts the other split's frames: either both splits stay on the device or neither.
-        self.dev = Loader(dev, limits, device, other_frames=int(train.frames[members].sum()))
+        self.dev = Loader(dev, limits, device, short, other_frames=int(train.frames[members].sum()))
         self.train = Loader(train, limits, device, members, other_frames=self.dev.frames)
 
     def members(self, seed: int) -> Indices:
@@ -483,6 +490,17 @@ class TrainingData:
         """Bytes of features on the device during training."""
         split = self.train.split
         return min(self._held, self.train.frames + self.dev.frames) * split.dims * split.dtype.itemsize
+
+
+def _taken(split: Split, most: int, name: str, reporter: Reporter) -> Indices:
+    """Return the utterances that a net of one's own takes: those of at most so many frames."""
+    members = np.flatnonzero(split.frames <= most)
+    if longer := [split.ids[index] for index in np.flatnonzero(split.frames > most)]:
+        why = "longer than the net takes, model.longest, or would be when augment.speed slows them down"
+        reporter.warn(f"{plural(len(longer), 'utterance')} of {name} left out, {why}: {first_few(longer, 3)}")
+    if not len(members):
+        raise InputError(f"every utterance of {name} is longer than the net takes", "raise longest of its OwnNet")
+    return members
 
 
 def _trainable(split: Split, stride: int, reporter: Reporter) -> Indices:

@@ -15,12 +15,13 @@ from speechctc.core.progress import Reporter
 from speechctc.lm.mixture import best_share, mix, respelt
 from speechctc.lm.model import PhoneLM
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
-from speechctc.model.net import ConvCTCNet, build_net, net_of
+from speechctc.model.net import ConvCTCNet, CTCNet, any_net_of, build_any
+from speechctc.model.own import OwnModule, check_own, weights_by_class
 from speechctc.phones.articulation import Match, match_phones
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import TrainingData
 from speechctc.training.distributed import Ranks
-from speechctc.training.optimise import Stage
+from speechctc.training.optimise import Stage, freeze
 from speechctc.training.train_step import TrainStep
 
 ENOUGH = 1000  # utterances of dev that tell the share of an n-gram
@@ -39,6 +40,9 @@ def first_train_step(
     net, source = first_net(config, data.inventory, None if resumed else config.train.init_from, reporter)
     net = net.to(data.mean.device)
     ranks.share_weights(net)
+    if isinstance(net, OwnModule) and (doubt := check_own(net, config, data.mean.device)):
+        reporter.warn(doubt)
+    freeze(net, config.train.freeze)
     train_step = TrainStep(config, net, data.mean, data.std, ranks, reporter)
     if source is not None:
         train_step.normalise_as(source)
@@ -48,7 +52,7 @@ def first_train_step(
 
 def first_net(
     config: Config, inventory: Inventory, model: Path | None, reporter: Reporter
-) -> tuple[ConvCTCNet, Checkpoint | None]:
+) -> tuple[CTCNet, Checkpoint | None]:
     """Build the net with random weights, then load those of another `model` if one is given.
 
     Parameters
@@ -62,7 +66,7 @@ def first_net(
 
     Returns
     -------
-    net : ConvCTCNet
+    net : CTCNet
     source : Checkpoint or None
         The other model.
 
@@ -73,11 +77,12 @@ def first_net(
     """
     source = None
     torch.manual_seed(config.train.seed)
-    net = build_net(config, inventory)
-    if model is None and (config.model.residual, config.model.norm, config.model.init) == (True, "none", "he"):
+    net = build_any(config, inventory)
+    plain = isinstance(net, ConvCTCNet) and model is None
+    if plain and (config.model.residual, config.model.norm, config.model.init) == (True, "none", "he"):
         # The sum over residual layers grows: random outputs are sure and wrong, and where the blank is improbable, a
         # phone may take its place for good. Zeros as in H. Zhang et al., "Fixup initialization", ICLR 2019, section 3.
-        torch.nn.init.zeros_(net.output.weight)
+        torch.nn.init.zeros_(net.get_parameter("output.weight"))
     if model is not None:
         folder = find_pretrained(model, reporter)
         source = load_checkpoint(folder)
@@ -139,7 +144,7 @@ def find_pretrained(model: Path, reporter: Reporter) -> Path:
     return folder
 
 
-def load_pretrained(net: ConvCTCNet, config: Config, inventory: Inventory, source: Checkpoint) -> dict[str, Match]:
+def load_pretrained(net: CTCNet, config: Config, inventory: Inventory, source: Checkpoint) -> dict[str, Match]:
     """Copy another model's weights; of the output layer, those of the blank and of the phones that match.
 
     A phone that the other does not know begins as the nearest that it knows; see `match_phones`.
@@ -159,8 +164,12 @@ def load_pretrained(net: ConvCTCNet, config: Config, inventory: Inventory, sourc
     here = [0, *inventory.encode(matches)]
     there = [0, *source.inventory.encode(match.phone for match in matches.values())]
     weights = net.state_dict()
-    for name, value in net_of(source).state_dict().items():
-        if name.startswith("output."):
+    of_classes = ["output.weight", "output.bias"]
+    if isinstance(net, OwnModule):
+        same = inventory.phones == source.inventory.phones
+        of_classes = [] if same else weights_by_class(config, len(inventory.phones) + 1)
+    for name, value in any_net_of(source).state_dict().items():
+        if name in of_classes:
             weights[name][torch.tensor(here)] = value[torch.tensor(there)]
         else:
             weights[name].copy_(value)

@@ -343,7 +343,7 @@ def test_stopped_while_scoring_it_scores_first_when_it_goes_on(
 def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r")
     with torch.no_grad():
-        trainer.train_step.net.output.weight[0, 0] = float("nan")
+        trainer.train_step.net.get_parameter("output.weight")[0, 0] = float("nan")
     with pytest.raises(InputError, match=r"no number by step 0.*train\.lr"):
         trainer._save_last()
     assert not (here / "r" / "last").exists()

@@ -33,7 +33,7 @@ def opened(folder: Path, model: str, heard: Path | None = None) -> Iterator[tupl
     try:
         page = browser.Page(server.address, heard)
         try:
-            page.wait("the model", lambda: "first model" in page.text("#model"))
+            page.wait("the model", lambda: page.text("#model") not in ("", "being loaded"))
             yield server, page
         finally:
             page.close()
@@ -136,7 +136,7 @@ def test_low_scores_of_pronunciation_are_shaded(tmp_path: Path, tiny_model: Path
       requestAnimationFrame(() => requestAnimationFrame(() => {
         const context = document.getElementById("tiers").getContext("2d"), ratio = window.devicePixelRatio;
         const light = (x, y) => context.getImageData(x * ratio, y * ratio, 1, 1).data.reduce((sum, each) => sum + each);
-        done(starts.map((start) => light(view.toX(start) + 4, draw.ROW + 3)));
+        done(starts.map((start) => light(view.toX(start) + 4, draw.ROW + draw.OTHER - 4)));
       })));"""
     with opened(folder, str(tiny_model)) as (_, page):
         page.wait("the scores", lambda: page.session()["tiers"])
@@ -213,7 +213,7 @@ def test_a_label_that_is_typed_during_a_recognition_is_kept(tmp_path: Path, tiny
     folder.mkdir()
     write_song(folder / "a.wav", SONG)
     with opened(folder, str(tiny_model)) as (_, page):
-        page.wait("the list", lambda: page.text("#counts").startswith("1 recordings: 1 new"))
+        page.wait("the list", lambda: page.text("#counts").startswith("1 recording: 1 new"))
         page.click("#recognise")
         page.wait("phones", lambda: page.session()["phones"])
         before = page.phones()

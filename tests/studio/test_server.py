@@ -589,3 +589,33 @@ def test_a_file_that_says_it_has_terabytes_is_not_read(tmp_path: Path, path: str
         (row,) = client.get("/api/overview").json()["recordings"]
         assert row["state"] == ("unreadable" if "journal" in path else "corrected")
         assert "journal" not in path or "MiB" in row["problem"]
+
+
+def test_only_rows_that_changed_are_told_until_the_list_has_other_names(tmp_path: Path) -> None:
+    phones = write_labelled(tmp_path / "a.wav", list("abc"))
+    write_labelled(tmp_path / "b.wav", list("abc"))
+    with client_of(tmp_path) as (client, studio):
+
+        def asked(since: int) -> tuple[list[str], bool, int]:
+            found = client.get("/api/overview", params={"since": since}).json()
+            return sorted(row["name"] for row in found["recordings"]), found["whole"], found["change"]
+
+        names, is_whole, change = asked(0)
+        assert names == ["a.wav", "b.wav"] and is_whole
+        assert asked(change)[:2] == ([], False)
+        revision = client.get("/api/recording", params={"recording": "b.wav"}).json()["revision"]
+        status, _ = post(client, "edit", "b.wav", what="relabel", phone=0, label="x", revision=revision)
+        assert status == 200 and len(phones) == 3
+        assert asked(change)[:2] == (["b.wav"], False)
+        write_labelled(tmp_path / "c.wav", list("abc"))
+        client.post("/api/look", json={})
+        studio.folder.wait()
+        assert asked(change)[:2] == (["a.wav", "b.wav", "c.wav"], True)
+        assert asked(change + 10**12)[1]  # of a clock that was ahead
+
+
+def test_an_empty_folder_can_be_recorded_into(tmp_path: Path) -> None:
+    with client_of(tmp_path) as (client, studio):
+        assert client.get("/api/overview").json()["recordings"] == []
+        write_labelled(tmp_path / "a.wav", list("abc"))
+        assert [row["name"] for row in client.post("/api/look", json={}).json()["recordings"]] == ["a.wav"]

@@ -56,7 +56,7 @@ def test_a_residual_net_without_normalisation_begins_with_equal_outputs(
 ) -> None:
     settings = ("model.residual=true", "model.convs=[8,8,8]", f"model.norm={setting}")
     train_step = trainer_of(extracted, here / "a", *settings).train_step
-    assert bool((train_step.net.output.weight == 0).all()) == is_uniform
+    assert bool((train_step.net.get_parameter("output.weight") == 0).all()) == is_uniform
 
 
 def test_a_run_begins_where_another_ended(extracted: Path, here: Path) -> None:
@@ -116,7 +116,7 @@ def test_the_bundled_model_is_taken_by_name_for_phones_in_ipa(here: Path) -> Non
     net, _ = first_net(config, inventory, Path("english"), recorder)
     source = load_checkpoint(BUILT_IN)
     rows = [source.inventory.phones.index(phone) + 1 for phone in ("iy", "k", "ch", "iy")]
-    assert torch.equal(net.output.weight[2:], net_of(source).output.weight[rows])
+    assert torch.equal(net.get_parameter("output.weight")[2:], net_of(source).output.weight[rows])
     (said,) = recorder.said
     for part in ("bundled model english (39 phones, cmu39)", "1 by name, 2 by table", "y as iy", "afresh (T1)"):
         assert part in said, said

@@ -107,7 +107,7 @@ function duration(seconds) {
   return whole < 3600 ? `${Math.floor(whole / 60)}:${two(whole % 60)} min` : `${Math.floor(whole / 3600)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)} h`;
 }
 
-function heard({ id, ready: loaded, first, phones, seconds, done, dereverberated, error, damaged, heard: live, placed, words, unplaced }) {
+function heard({ id, ready: loaded, first, phones, seconds, done, dereverberated, error, damaged, heard: live, placed, words, isUnlike, unplaced }) {
   if (damaged) disable(`The model in this page is damaged (${error}): copy the page again, or export it again.`);
   if (!worker) return;
   if (loaded) {
@@ -119,7 +119,7 @@ function heard({ id, ready: loaded, first, phones, seconds, done, dereverberated
   if (live && recording) part("heard").textContent += `${live.join(" ")} `;
   const entry = recordings.get(id);
   if (placed || unplaced) {
-    entry?.form.show(placed, words, entry.seconds, error);
+    entry?.form.show(placed, words, entry.seconds, error, isUnlike);
     return;
   }
   if (error) {
@@ -180,7 +180,8 @@ function finish(entry, dereverberated) {
   details.addEventListener("toggle", () => { words.textContent = segments.map((each) => each.phone).join(" "); });
   entry.section.append(details);
   const { blob, ...source } = lines.source, ask = (wanted) => worker?.postMessage({ id: entry.id, source, wanted });
-  entry.form = new PlaceForm(model, segments, ask, (text) => download(new Blob([text], { type: "text/plain" }), `${stem} placed.TextGrid`));
+  const draw = (placed, box) => new Lines(`${file.name}, placed`, lines.source, box).add(placed, seconds, true);
+  entry.form = new PlaceForm(model, segments, ask, draw, (text) => download(new Blob([text], { type: "text/plain" }), `${stem} placed.TextGrid`));
   entry.section.append(entry.form.box);
   say(`${file.name}: ${facts.textContent}`);
 }
@@ -258,6 +259,10 @@ part("files").addEventListener("change", ({ target }) => {
   target.value = "";
 });
 part("record").addEventListener("click", recordOrEnd);
+part("example").addEventListener("click", () => {
+  const bytes = Uint8Array.from(atob(given("example")), (letter) => letter.charCodeAt(0));
+  take([new File([bytes], "The ship leaves the harbour in the morning.flac")]);
+});
 for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
   document.addEventListener(name, (event) => {
     event.preventDefault();

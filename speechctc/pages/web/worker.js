@@ -48,7 +48,7 @@ async function recognise(id, source, wanted) {
   const samples = new Dereverberated(resampled(blocks(), source.rate, model.rate), model.rate, scored && dereverb === "auto" ? "never" : dereverb);
   const silences = wanted?.words ? model.silent : [];
   for (const phones of wanted ? model.placed(samples, length, words, silences) : model.phonesOf(samples, length)) {
-    if (wanted && phones.length) postMessage({ id, placed: phones, words: wanted.words ? words.map((each) => each.text) : null });
+    if (wanted && phones.length) postMessage({ id, placed: phones, words: wanted.words ? words.map((each) => each.text) : null, isUnlike: model.isUnlike });
     else if (!wanted) postMessage({ id, phones, seconds: Math.min(asked / source.rate, seconds) });
     if (!block && asked < source.frames) {
       const bytes = isStopped ? null : await new Promise((done) => {

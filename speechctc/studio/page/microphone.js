@@ -2,9 +2,9 @@
 // acknowledged stays here and is sent again; each request says which sample it begins with, so that none is kept twice.
 
 import { post, postBytes } from "./api.js";
+import { part } from "./dom.js";
 import { shown } from "./notation.js";
 
-const part = (id) => document.getElementById(id);
 const BLOCK = 0.25; // seconds of samples that are worth a request, and
 const LONGEST = 10; // that one request has
 const AGAIN = 1000; // milliseconds until samples that were not taken are sent again

@@ -13,10 +13,14 @@ export const session = {
   chosen: -1,
   cursor: 0,
   selection: null, // [start, end] in seconds
+  moving: null, // a boundary that is dragged: { from, time, low, high } in seconds
   unknown: [],
+  waits: false, // for a server that does not answer
   heard: [], // phones of a recognition that is under way, of a recording without labels
 };
 
+export const TOUCH = 0.0002; // seconds between phones that count as touching
+const AGAIN = 1000; // milliseconds until an edit that was not taken is sent again
 const listeners = [];
 let queue = Promise.resolve();
 let pending = 0;
@@ -34,7 +38,8 @@ function phoneOf([start, end, label, confidence, alternatives, checked]) {
 }
 
 function take(labels) {
-  Object.assign(session, { revision: labels.revision, undo: labels.undo, redo: labels.redo, state: labels.state });
+  const { revision, undo, redo, state, unknown } = labels;
+  Object.assign(session, { revision, undo, redo, state, unknown });
 }
 
 export async function open(name) {
@@ -75,6 +80,22 @@ export function isSaving() {
   return pending > 0;
 }
 
+// Sends an edit again until the server answers: what a person did is neither lost nor undone.
+async function posted(route, name, request) {
+  for (;;) {
+    try {
+      const change = await post(route, { recording: name }, request);
+      session.waits = false;
+      return change;
+    } catch (error) {
+      session.waits = [0, 403].includes(error.status); // it does not run, or was started anew
+      if (!session.waits) throw error;
+      changed("saving");
+      await new Promise((done) => setTimeout(done, AGAIN));
+    }
+  }
+}
+
 // Sends an edit after those before it; `make` returns the request, or null, when its turn has come.
 export function edit(make, route = "edit") {
   const { name } = session;
@@ -84,14 +105,14 @@ export function edit(make, route = "edit") {
     try {
       const request = name === session.name ? make() : null;
       if (!request) return null;
-      const change = await post(route, { recording: name }, { ...request, revision: session.revision });
+      const change = await posted(route, name, { ...request, revision: session.revision });
       if (name !== session.name) return change;
       session.phones.splice(change.at, change.remove, ...change.phones.map(phoneOf));
       session.note = change.note || session.note;
       take(change);
       return change;
     } catch (error) {
-      if (error.status === 409) await read();
+      await read().catch(() => {});
       throw error;
     } finally {
       pending -= 1;
