@@ -49,7 +49,7 @@ def by_a_sweep(config: str, run: Path) -> None:
 def test_training_ends_with_the_calibration_of_its_best(
     way: Callable[[str, Path], None], is_main: bool, tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def trained(config: Config, resume: bool, reporter: Reporter) -> Trained:
+    def trained(config: Config, resume: bool, reporter: Reporter, *_: object) -> Trained:
         return Trained(None, config.run, is_main)
 
     for module in ("train", "sweep"):
