@@ -110,8 +110,9 @@ def extract(
     config: str | Path | Config | Mapping[str, Any],
     settings: str | Sequence[str] = (),
     reporter: Reporter | None = None,
+    prune: bool = False,
 ) -> list[SplitSummary]:
-    """Compute the features of a corpus, as ``speechctc extract`` does; called again after an interruption, go on.
+    """Compute the features of a corpus that are not there yet, as ``speechctc extract`` does.
 
     Several processes work on it, and they import the script that calls this: it does so under
     ``if __name__ == "__main__":``.
@@ -125,6 +126,8 @@ def extract(
         Replace keys of the config: ``["corpus.root=recordings"]``; a text is a single one.
     reporter : Reporter, optional
         Receives notes, warnings and progress; by default they go to standard error.
+    prune : bool
+        Remove the features there that neither this corpus nor these settings use.
 
     Returns
     -------
@@ -134,12 +137,12 @@ def extract(
     Raises
     ------
     InputError
-        As the command says: no such config or corpus, nothing in it can be used, features of another config.
+        As the command says: no such config or corpus, nothing in it can be used, features of an earlier layout.
     """
     _begin()
     from speechctc.stages.extract import extract as run
 
-    return run(_config(config, settings), _reporter(reporter))
+    return run(_config(config, settings), _reporter(reporter), prune)
 
 
 def train(

@@ -32,6 +32,7 @@ PIECE = 192  # frames that are transformed at a time; they stay in the processor
 _GROUP = 16  # rows of one matrix product, or fewer
 _ALONE = 2**18  # multiplications up to which OpenBLAS uses one thread; more would wait for each other, and burn a core
 LIFTER = 22  # Kaldi's and HTK's
+VALUES = 1  # the version of the kinds below: another one with each change of the values that they compute
 # Augmentation that suits all features: it changes only their times, or is a user's own.
 ANY_KIND = ("speed", "time_masks", "time_mask_ms", "own")
 

@@ -7,7 +7,6 @@ optimiser and the position in the epoch. On a CPU, a resumed run gives the same 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from speechctc.core.parallel import attempt, only_training, stop_requests
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
 from speechctc.corpora.findings import check_counts, check_disk
-from speechctc.features.shards import count_phones, read_split
+from speechctc.features.splits import read_table
 from speechctc.stages.plot import CurvesFile
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group
@@ -110,18 +109,17 @@ def _explain_oom(trainer: Trainer) -> DevScore | None:
 def _warn(trainer: Trainer) -> None:
     """Say in a line each what the doctor finds at once."""
     data = trainer.data
-    reading = partial(read_split, features=trainer.config.features.model_dump(mode="json"))
-    test = attempt(reading, trainer.config.data.dir / "test")
-    shards = {split: data.shards[split] for split in ("train", "dev")}
-    shards |= {} if isinstance(test, InputError) else {"test": test}
-    counts = {split: count_phones(each, data.inventory.phones) for split, each in shards.items()}
+    test = attempt(read_table, trainer.config.data.dir / "test")
+    tables = {split: each.table for split, each in data.features.items()}
+    tables |= {} if isinstance(test, InputError) else {"test": test}
+    counts = {split: table.count_phones() for split, table in tables.items()}
     found = [*check_counts(counts), *check_disk((trainer.config.run,))]
     trainer.reporter.warn(*(finding.to_line() for finding in found))
     if repeated := repeats_note("dev", *data.repeated):
         trainer.reporter.warn(repeated)
     if newer := _changed_labels(trainer.config):
         what = f"newer than the features: {first_few(newer, 3)}; the net learns the labels of before"
-        trainer.reporter.warn(f"{what}; if any changed, run speechctc extract first")
+        trainer.reporter.warn(f"{what}; if any changed, run speechctc extract first, which makes only what is new")
     if found:
         trainer.reporter.note("speechctc doctor with this config says why that matters, and looks further")
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from speechctc.stages.evaluate import Evaluation
 
 STATE = "round.json"
+FEATURES = "features"  # the folder beside the rounds: each extracts what is new, and has the dev of the last one
 NGRAM = "lm.safetensors"  # of a checkpoint
 REMEDY = "correct another recording with such a label, or write the label as another, and train again"
 MAX_NAMED = 8  # labels
@@ -120,7 +121,8 @@ class Round:
 
     def settings(self) -> list[str]:
         """Return the other settings that differ from those of the model to go on from."""
-        given = {"run": self.run, "data.dir": self.folder / "features", "train.init_from": self.state["model"]}
+        features = self.folder.with_name(FEATURES)
+        given = {"run": self.run, "data.dir": features, "train.init_from": self.state["model"]}
         given |= {f"train.{key}": self.state[key] for key in ("epochs", "minutes", "lr")}
         return _settings(given | {"train.save_minutes": 1, "train.device": "auto", "score.fold": "none"})
 
@@ -319,7 +321,9 @@ class Training:
         try:
             held = self._held_out(documents, number)
             parts = write_corpus(documents, held, folder / "corpus")
-            files.write_json(folder / STATE, _plan(parts, model, phones, minutes) | {"test": held})
+            plan = _plan(parts, model, phones, minutes) | {"test": held}
+            share = self._state(number - 1).get("dev_share", plan["dev_share"])  # the same: dev stays dev
+            files.write_json(folder / STATE, plan | {"dev_share": share})
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # else it would be the last round
             raise

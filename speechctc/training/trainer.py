@@ -74,6 +74,8 @@ class Trainer:
         self.config, self.run, self.device, self.ranks, self.reporter = config, run, device, ranks, reporter
         self.data = TrainingData(config, device, reporter)
         self._is_saved = resumed = (run.last / "checkpoint.json").exists()
+        if resumed:
+            run.check_data(self.data.features)
         self.ended = [0, 0]  # of each stage, its epochs if train.patience ended it
         self.stages = stages(config.train, ranks.world_size)
         self.stage = self.stages[0]
@@ -96,9 +98,9 @@ class Trainer:
     def train(self) -> DevScore | None:
         """Train until the last stage or ``train.minutes`` ends."""
         self._describe_run()
-        record = run_record(self.config, self.data.shards, self.device, self.ranks.world_size)
+        record = run_record(self.config, self.data.features, self.device, self.ranks.world_size)
         if self.ranks.is_main:
-            self.run.begin(self.config, record)
+            self.run.begin(self.config, record, {name: each.marks() for name, each in self.data.features.items()})
         dev = None
         if self.config.train.init_from is not None and not self.progress.step and math.isinf(self.progress.best_per):
             self._score_beginning()

@@ -36,8 +36,7 @@ from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.tasks import in_table, is_table
 from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.transcripts import TranscriptOptions, read_transcript
-from speechctc.features.filterbank import Moments
-from speechctc.features.shards import Extracted, Recipe, read_split, shard_path, write_shard
+from speechctc.features.splits import read_split
 from speechctc.inference.load import load_lm
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.restriction import read_inventory
@@ -62,6 +61,7 @@ from speechctc.training.batches import Split
 from tests.audio.test_textgrids import SHORT
 from tests.fuzzing.broken import Files
 from tests.lm.arpa_texts import SRILM
+from tests.split_files import Said, recipe_of, write_split
 
 
 class Reader(NamedTuple):
@@ -341,15 +341,14 @@ def _written(write: Callable[[Path], None]) -> Files:
 def _write_shards(folder: Path) -> None:
     features = config().features
     random = torch.Generator().manual_seed(1)
-    for number in range(2):
-        statics = [torch.randn(12, features.static_dims, generator=random) for _ in range(3)]
-        made = [Extracted(f"u{number}{k}", s, (1, 2, 3), Moments.of(s, features), 0.12) for k, s in enumerate(statics)]
-        recipe = Recipe(features.model_dump(mode="json"), "found", PHONES, "fuzzing")
-        write_shard(shard_path(folder, number, 2), made, [("u9", "too short")], recipe, torch.float32)
+    made = [Said(f"u{k}", torch.randn(12, features.static_dims, generator=random), (1, 2, 3)) for k in range(6)]
+    write_split(folder / "train", [made[:3], made[3:]], recipe_of(features, *PHONES), features)
 
 
 def _shards() -> None:
-    split = Split(read_split(Path(), config().features.model_dump(mode="json")))
+    features = read_split(Path("train"), config().features.model_dump(mode="json"))
+    features.moments(), features.marks()
+    split = Split(features)
     split.infeasible(1)
     for index in range(len(split)):
         split.static(index).sum(), split.labels(index).sum()
