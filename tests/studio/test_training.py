@@ -188,7 +188,7 @@ def test_a_round_extracts_what_is_new_and_has_the_dev_of_the_last(
         remember(config, splits["dev"].marks())
         found.append((splits["dev"].table.ids, sorted(len(shard.keys) for shard in stored)))
 
-    monkeypatch.setattr("speechctc.stages.train_runs.train", note)
+    monkeypatch.setattr("speechctc.stages.train.train", note)
     for count in (8, 14):
         documents = labelled(tmp_path / "talks", count)
         Round(training.prepare(documents, tiny_model / "best", sorted(set(SONG)), 1.0)).train()
