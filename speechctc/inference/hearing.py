@@ -145,6 +145,21 @@ class Hearing:
         known = {label: self._known.get(label) for label in self.parts(labels)}
         return PhoneMapping(self.phones, {label: phone for label, phone in known.items() if phone and phone != label})
 
+    def merged(self, labels: Sequence[str], with_own: bool = False) -> dict[str, tuple[str, ...]]:
+        """Return of labels which others of them are heard as the same phone; those that are told apart are left out.
+
+        `with_own`: also that phone, where it is only the nearest.
+        """
+        heard = {label: self._known[label] for label in labels if self.knows([label])}
+        nearest = {label: match for label, match in match_phones(labels, self.phones.phones).items()}
+        found = {}
+        for label, phone in heard.items():
+            others = [other for other, same in heard.items() if same == phone and other != label]
+            is_near = with_own and label in nearest and nearest[label].how == "nearness"
+            if others := [*others, *([str(phone)] if is_near and phone not in others else [])]:
+                found[label] = tuple(others)
+        return found
+
     def note(self) -> str:
         """Return which labels were heard as which phones, or ``""``."""
         known = sorted(pair for pair in self._known.items() if PART not in pair[0])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from speechctc.audio import channel, sound_file
 from speechctc.audio.recordings import Recording
 from speechctc.audio.tracks import preferred
-from speechctc.core.errors import InputError, counted_alike
+from speechctc.core.errors import InputError, counted_alike, plural
 from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.transcripts import Labels, Task, Transcript
@@ -28,6 +29,7 @@ from speechctc.inference.output import (
 )
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
+from speechctc.inference.segmenter import Segment
 from speechctc.inference.transcript import Items, units_of
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import CMU39
@@ -36,6 +38,7 @@ from speechctc.phones.notations import are_other_ipa
 from speechctc.phones.pronouncer import are_texts_in_ipa
 from speechctc.stages.transcript_reader import Job, TranscriptReader
 
+DOUBTS = 5  # recordings to name that may not be as in their transcripts
 MISFITS = 3
 """Exit status if all recordings were aligned, and some do not fit their transcripts."""
 
@@ -98,17 +101,29 @@ def align(
     options = check_out(recordings, options)
     note_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
-    tasks, left_out = reader.prepare([task for task in tasks if task.recording in left])
+    tasks, left_out = reader.prepare([task for task in tasks if task.recording in left], options.scored)
     reporter.note(*left_out)
     misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed
+    doubts = list[str]()
     jobs = map(reader.read, tasks)  # eSpeak NG reads one text at a time: not in the threads
     recordings = [task.recording for task in tasks]
     with _results(recogniser, jobs, options, work, reporter) as results:
-        writer = ResultWriter(recordings, _watched(recordings, results, misfits, failed), options)
+        writer = ResultWriter(recordings, _watched(recordings, results, misfits, doubts, failed), options)
         status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     about = about_scores(recogniser, reader.languages) if options.scored and status < 2 else ""
+    about += _merged_text(reader.merged) if about else ""
     reporter.note(*reader.notes(), *filter(None, [about, *counted_alike(misfits)]))
+    reporter.note(*_doubts(doubts, len(recordings)))
     return status or (MISFITS if misfits else 0)
+
+
+def _merged_text(merged: Mapping[str, tuple[str, ...]]) -> str:
+    """Return in words which phones are not told apart."""
+    groups = dict.fromkeys(tuple(sorted({label, *others})) for label, others in merged.items())
+    if not groups:
+        return ""
+    listed = ", ".join(" ".join(each) for each in groups)
+    return f" Without a score for the difference, as the model hears them as one sound: {listed}."
 
 
 def _results(
@@ -135,21 +150,42 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     if isinstance(phrases, InputError):
         raise phrases
     items = tuple(item for phrase in phrases for item in phrase.items)
-    path, channel = task.recording.path, task.recording.channel
+    path = task.recording.path
     heard = placing.hearing.of(_labels(items)) if placing.hearing else None
     judge = replace(recogniser.goodness, language=language or "").scores if output.scored else None
     options = AlignOptions(
-        placing.find_misfits, placing.silences, heard, judge, lambda text: reporter.status(f"{path.name}: {text}")
+        bool(placing.find_misfits),
+        placing.silences,
+        heard,
+        judge,
+        lambda text: reporter.status(f"{path.name}: {text}"),
+        placing.find_misfits is None,
     )
     parts = () if phrases[0].end == math.inf else phrases
-    result = recogniser.place(path, items, channel=channel, phrases=parts, options=options)
+    result = recogniser.place(path, items, channel=task.recording.channel, phrases=parts, options=options)
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments
     words = () if language is None else result.words
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
     result = result.renamed(placing.spelled) if placing.spelled else result
     if output.scored:
-        return replace(result, about=about_scores(recogniser, [language or ""]), symbols=output.notation)
+        about = about_scores(recogniser, [language or ""])
+        about += _merged_text(placing.merged) if language is not None else ""
+        result = replace(result, segments=tuple(_named(each, placing.merged) for each in result.segments))
+        return replace(result, about=about, symbols=output.notation, channel=_channel(task.recording))
     return result
+
+
+def _named(segment: Segment, merged: Mapping[str, tuple[str, ...]]) -> Segment:
+    """Return a phone that names the others that its score does not tell it from."""
+    if segment.goodness is None or segment.phone not in merged:
+        return segment
+    return segment._replace(goodness=segment.goodness._replace(not_told=merged[segment.phone]))
+
+
+def _channel(recording: Recording) -> channel.Conditions | None:
+    """Return through what a recording came, by its first part."""
+    part = 0.0, channel.LONGEST
+    return channel.measure(sound_file.read(recording.path, channel.RATE, recording.channel, part)[0])
 
 
 def _labels(items: Items) -> list[str]:
@@ -162,16 +198,32 @@ def _watched(
     recordings: Sequence[Recording],
     results: Iterable[Recognition | InputError],
     misfits: list[tuple[Path, str]],
+    doubts: list[str],
     failed: list[tuple[Recording, str]],
 ) -> Iterator[Recognition | InputError]:
-    """Yield the results of recordings; add to the lists what does not fit, and what failed."""
+    """Yield the results of recordings; add to the lists what does not fit, what may not, and what failed."""
     for recording, result in zip(recordings, results, strict=True):
         if isinstance(result, InputError):
             failed.append((recording, str(result)))
         else:
-            said = f"{result.file}: {misfits_text(result.misfits)}" if result.misfits else ""
+            beside = "; words beside it have no score" if result.about else ""
+            said = f"{result.file}: {misfits_text(result.misfits)}{beside}" if result.misfits else ""
+            doubts += [f"{result.file}: {result.doubt}"] if result.doubt else []
             misfits += [(recording.path, text) for text in (said, result.note) if text]
         yield result
+
+
+def _doubts(doubts: Sequence[str], count: int) -> list[str]:
+    """Return lines on the recordings of which something may not fit, the first of many."""
+    if not doubts:
+        return []
+    more = [f"and {len(doubts) - DOUBTS} more"] if len(doubts) > DOUBTS else []
+    how = "every word was placed; --misfits marks what does not fit (of right texts, some 2 of 100 words)"
+    return [
+        f"{len(doubts)} of {plural(count, 'recording')} may not be as in the transcript: {how}",
+        *doubts[:DOUBTS],
+        *more,
+    ]
 
 
 def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "") -> str:

@@ -20,6 +20,7 @@ from speechctc.inference.hearing import Hearing
 from speechctc.inference.segmenter import WHOLE
 from speechctc.inference.transcript import Items, Phrase, Unit, parse_phones, parse_words
 from speechctc.phones.articulation import is_arpabet, sounds_of
+from speechctc.phones.espeak import phones_of_language
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.label_rules import may_be_phone
 from speechctc.phones.nonspeech_labels import ANY
@@ -43,8 +44,8 @@ class ReadingOptions(NamedTuple):
         The words are in IPA, and need neither a dictionary nor a language.
     is_of_rows : bool
         Words of a language that a table names are read in that language; else all are read alike.
-    find_misfits : bool
-        Mark what is missing from the recordings, and what they hold beyond the transcripts.
+    find_misfits : bool or None
+        Mark what is missing from the recordings, and what they hold beyond the transcripts; None: only say so.
     silence : str or None
         Phones of the model that may stand between words, separated by spaces; None: where the transcripts hold words,
         all labels of silence.
@@ -64,7 +65,7 @@ class ReadingOptions(NamedTuple):
     language: str | None = None
     only_ipa: bool = False
     is_of_rows: bool = False
-    find_misfits: bool = False
+    find_misfits: bool | None = False
     silence: str | None = None
     keep: bool = True
     show_intervals: bool = False
@@ -85,13 +86,16 @@ class Placing(NamedTuple):
         Phones of the model that may stand between words.
     spelled : mapping of str to str
         The labels of the transcript, by how they are written in IPA, as they are placed.
+    merged : mapping of str to tuple of str
+        By phone, those that the model cannot tell from it, if phones are scored.
     """
 
     hearing: Hearing | None
-    find_misfits: bool
+    find_misfits: bool | None
     silences: tuple[str, ...]
     show_intervals: bool
     spelled: Mapping[str, str]
+    merged: Mapping[str, tuple[str, ...]]
 
 
 class Job(NamedTuple):
@@ -104,10 +108,14 @@ class Job(NamedTuple):
 
 
 class _Voice(NamedTuple):
-    """What reads the transcripts of a language: their words (None: they are phones), and labels that are kept."""
+    """What reads the transcripts of a language: their words (None: they are phones), and labels that are kept.
+
+    `merged`: by phone, those that the model cannot tell from it.
+    """
 
     pronouncer: Pronouncer | None
     hearing: Hearing | None
+    merged: Mapping[str, tuple[str, ...]] = {}
 
 
 class TranscriptReader:
@@ -142,6 +150,7 @@ class TranscriptReader:
             raise InputError(what, f"choose of {' '.join(inventory.phones)}")
         self._voices = {"": self._voice(options.language, options.only_ipa)}
         self._spelled: dict[str, str] = {}
+        self._is_scored = False
 
     @property
     def pronouncer(self) -> Pronouncer | None:
@@ -158,6 +167,11 @@ class TranscriptReader:
         """The languages that words were read in."""
         return [each.pronouncer.language for each in self._voices.values() if each.pronouncer]
 
+    @property
+    def merged(self) -> dict[str, tuple[str, ...]]:
+        """By phone of all languages that were read, those that the model cannot tell from it."""
+        return {label: others for each in self._voices.values() for label, others in each.merged.items()}
+
     def _voice(self, language: str | None, only_ipa: bool = False) -> _Voice:
         """Return what reads transcripts; words in a language, or in IPA."""
         own, options = self.inventory.phones, self.options
@@ -169,13 +183,16 @@ class TranscriptReader:
         pronouncer.check(self.inventory)
         return _Voice(pronouncer, Hearing(self.inventory, pronouncer.labels))
 
-    def prepare(self, tasks: Sequence[Task]) -> tuple[list[Task], list[str]]:
+    def prepare(self, tasks: Sequence[Task], is_scored: bool = False) -> tuple[list[Task], list[str]]:
         """Look at all transcripts before they are read: return them with labels of speech only, and notes on others.
 
-        Labels in X-SAMPA are told from all of them, and so is IPA in place of words.
+        Labels in X-SAMPA are told from all of them, and so is IPA in place of words. Where phones are to be scored,
+        the reader finds out which of them the model does not tell apart.
         """
+        self._is_scored = is_scored
         tasks = self._in_ipa(tasks)
         tasks, left_out = without_nonspeech(tasks, None if self.pronouncer else self.inventory, self.options.ignored)
+        self._voices[""] = self._with_merged(self._voices[""], tasks)
         if self.pronouncer:
             read = [each.transcript for each in tasks if isinstance(each.transcript, Transcript)]
             self.pronouncer.detect_ipa([" ".join(each.labels) for each in read])
@@ -207,17 +224,40 @@ class TranscriptReader:
 
     def _job(self, task: Task, voice: _Voice, phrases: PhrasesOrError) -> Job:
         options = self.options
-        placing = Placing(voice.hearing, options.find_misfits, self.silences, options.show_intervals, self._spelled)
-        return Job(task, placing, voice.pronouncer.language if voice.pronouncer else None, phrases)
+        how = options.find_misfits, self.silences, options.show_intervals, self._spelled
+        return Job(
+            task,
+            Placing(voice.hearing, *how, voice.merged),
+            voice.pronouncer.language if voice.pronouncer else None,
+            phrases,
+        )
 
     def _voice_of(self, language: str) -> _Voice:
         """Return what reads transcripts of a language that a table names, or ``""``."""
         if language and language not in self._voices and self.pronouncer and self.options.is_of_rows:
-            self._voices[language] = self._voice(language)
+            self._voices[language] = self._with_merged(self._voice(language), ())
         voice = self._voices.get(language, self._voices[""])
         if voice.pronouncer and self.pronouncer:
             voice.pronouncer.is_for_ipa = self.pronouncer.is_for_ipa
         return voice
+
+    def _with_merged(self, voice: _Voice, tasks: Sequence[Task]) -> _Voice:
+        """Return a voice that knows, if phones are scored, which of them are merged.
+
+        They are those of the dictionary or the language, or, where there are no words, of the transcripts.
+        """
+        own, pronouncer = self.inventory, voice.pronouncer
+        if not self._is_scored:
+            return voice
+        if pronouncer is None:
+            found = [task.transcript.labels for task in tasks if isinstance(task.transcript, Transcript)]
+            labels = dict.fromkeys(label for each in found for label in each if may_be_phone(label, own.phones))
+            return voice._replace(merged=Hearing(own).merged([*labels], True) if voice.hearing else {})
+        if pronouncer.is_english and is_arpabet(own.phones):
+            return voice  # its phones are those of the model
+        read = phones_of_language(pronouncer.language) if pronouncer.language and not pronouncer.labels else ()
+        labels = dict.fromkeys((*pronouncer.labels, *read))
+        return voice._replace(merged=Hearing(own, pronouncer.labels).merged([*labels]))
 
     def _phrases(self, task: Task, voice: _Voice) -> PhrasesOrError:
         """Return a transcript to place, in one part or in those that have limits, or the error that says why not."""
@@ -242,7 +282,7 @@ class TranscriptReader:
 
     def _items(self, labels: Sequence[str], voice: _Voice) -> Items:
         """Return the items of phones or words."""
-        pronouncer, hearing = voice
+        pronouncer, hearing = voice.pronouncer, voice.hearing
         if pronouncer is None:
             told = None if is_arpabet([label for label in labels if label != ANY]) else hearing
             return parse_phones(labels, self.inventory.phones, lambda label: self._phone(label, told))
