@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
-from speechctc.audio.recordings import ENDINGS as SOUNDS
-from speechctc.audio.recordings import walk
+from speechctc.audio.folders import ENDINGS as SOUNDS
+from speechctc.audio.folders import walk
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import MOST_TABLE, read_text, read_unpacked
 

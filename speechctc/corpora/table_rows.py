@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import unicodedata
 import warnings
 import zipfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import MAX_OVERLAP
-from speechctc.audio.recordings import ENDINGS as SOUNDS
+from speechctc.audio.folders import ENDINGS as SOUNDS
 from speechctc.audio.tracks import Channel, chosen
 from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.text_files import MOST_TABLE, Text, most_unpacked, read_text, read_unpacked
@@ -553,6 +554,18 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         problem = f"times that are not read: {', '.join(unread)}"
         return row._replace(problem=problem, fix="write the columns start and end, in seconds")
     return row
+
+
+def spelling_of(base: Path, name: str) -> str | None:
+    """Return a recording's name as the disk has it: a table may have backslashes or, from macOS, another Unicode form.
+
+    Tables of Common Voice name recordings in their folder ``clips``. None: there is none.
+    """
+    if os.path.isfile(os.path.join(base, name)):  # False of a path that is too long, too
+        return name
+    plain = name.replace("\\", "/")
+    forms = (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain), f"clips/{plain}")
+    return next((form for form in forms if os.path.isfile(os.path.join(base, form))), None)
 
 
 def read_cells(path: Path, columns: Iterable[str]) -> Text:

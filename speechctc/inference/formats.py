@@ -475,7 +475,7 @@ class Annotation(Writer):
 
 
 def _eaf(name: RecordingName, result: Recognition, place: Path | None) -> str:
-    from speechctc.audio.eaf import eaf_text
+    from speechctc.audio.eaf_writer import eaf_text
 
     audio = Path(name.file)
     return eaf_text(result.tiers(), audio if audio.is_file() else None, place)

@@ -35,6 +35,7 @@ from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, Corpus, Utterance
+from speechctc.corpora.findings import check_counts, listed
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import without_drafts
 from speechctc.features.extractor import VALUES, extractor
@@ -54,7 +55,6 @@ from speechctc.features.splits import (
 from speechctc.features.store import Digests, Old, Store, entry_key, settings_of, sound_of
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.pronouncer import word_key
-from speechctc.stages.doctor import check_counts, listed
 from speechctc.stages.kept_dev import compare_dev, keep_dev, last_run
 
 LISTED = 40  # phones printed with their counts; all are in the file

@@ -20,7 +20,8 @@ from speechctc.core.errors import InputError, counted_alike, optional, with_extr
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
-from speechctc.corpora.transcripts import TranscriptOptions, in_table
+from speechctc.corpora.tasks import in_table
+from speechctc.corpora.transcripts import TranscriptOptions
 from speechctc.inference.output import OutputOptions, ResultWriter, check_out, left_to_do, write_results
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe, ipa, is_arpabet

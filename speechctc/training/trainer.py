@@ -82,6 +82,7 @@ class Trainer:
         self.train_step, source = first_train_step(config, self.data, self.stage, ranks, reporter, resumed)
         self.progress = Progress()
         self.remaining = self._members()  # utterances that the current epoch's plan covers
+        self._planned: tuple[int, Indices, EpochPlan] | None = None  # by the seed and the utterances of its epoch
         self._whole = len(self.remaining)  # each epoch has as many, even where they are drawn
         self.stop_status: int | None = None
         self.net_facts = NetFacts.of(config.model, self.data.inventory, constant_loss(self.data, config.model))
@@ -161,8 +162,11 @@ class Trainer:
         self.stop_status = status
 
     def plan(self) -> EpochPlan:
-        """Return the plan of the current epoch."""
-        return self.data.train.plan(self._epoch_seed(), self.ranks.world_size, self.remaining)
+        """Return the plan of the current epoch, which is made once."""
+        seed, remaining = self._epoch_seed(), self.remaining
+        if self._planned is None or self._planned[0] != seed or self._planned[1] is not remaining:
+            self._planned = seed, remaining, self.data.train.plan(seed, self.ranks.world_size, remaining)
+        return self._planned[2]
 
     def _epoch_seed(self) -> int:
         return self.config.train.seed * 1_000_003 + self.progress.epoch
