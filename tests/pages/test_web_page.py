@@ -168,7 +168,9 @@ def score_in_the_page(driver: Any, recogniser: Recogniser, recording: Path) -> N
     expected = recogniser.place(recording, parse_phones(wanted, recogniser.phones), options=options)
     assert [row[0] for row in rows] == wanted
     for row, each in zip(rows, expected.segments, strict=True):
-        assert each.goodness and float(row[3]) == pytest.approx(each.goodness.score, abs=0.0051)
+        assert each.goodness and float(row[3]) == pytest.approx(
+            each.goodness.score, abs=0.006
+        )  # two digits of a score that is right to a thousandth
     assert float(rows[5][3]) < 0.5 and rows[5][4], "another phone was said"
 
 
