@@ -76,8 +76,6 @@ class Decoder:
         Without one, confidences are the net's posteriors.
     lstm : LanguageModel, optional
         Ranks the hypotheses of the search, with or without the checkpoint's n-gram.
-    net : callable
-        Makes the net for the device.
     prior : Prior, optional
         As for `Forward`.
     folder : Path, optional
@@ -87,6 +85,8 @@ class Decoder:
 
     Attributes
     ----------
+    net : callable
+        Makes nets that compute on the device.
     config : Config
         The config that the model was trained with.
     inventory : Inventory
@@ -101,7 +101,6 @@ class Decoder:
     device: str = "cpu"
     calibration: Calibration = field(default_factory=Calibration)
     lstm: LanguageModel | None = None
-    net: NetMaker = field(default=net_on("cpu"), kw_only=True)
     prior: Prior | None = field(default=None, kw_only=True)
     folder: Path | None = field(default=None, kw_only=True)
     about: str = field(default="", kw_only=True)
@@ -109,18 +108,18 @@ class Decoder:
     def __post_init__(self) -> None:
         """Load the net."""
         self.config, self.inventory = self.checkpoint.config, self.checkpoint.inventory
+        self.net: NetMaker = net_on(self.device)
         self.forward = Forward(self.checkpoint, self.device, self.net, self.prior)
         self.clock = FrameClock.of(self.config.features, self.config.model)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made from: no net, which has the weights once more."""
-        parts = {each.name for each in fields(self)} - {"net"}
+        parts = {each.name for each in fields(self)}
         return {name: value for name, value in vars(self).items() if name in {*parts, "folder", "about"}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Be the copy, with a net of its own."""
         self.__dict__.update(state)
-        self.net = net_on(self.device)
         self.__post_init__()
         self.__dict__.update(state)
 

@@ -13,7 +13,6 @@ from speechctc.core.devices import recognition_device
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import ONLY, Decoder
 from speechctc.inference.load import with_lms
-from speechctc.inference.streaming import net_on
 from speechctc.lm.search import lm_settings
 from speechctc.stages.used_model import find_and_describe
 
@@ -103,7 +102,7 @@ def open_model(
 def _read(kind: type[AnyDecoder], folder: Path, about: str, device: str) -> AnyDecoder:
     """Read what is in the folder of a checkpoint, which holds still meanwhile."""
     chosen = recognition_device(device)
-    own: dict[str, Any] = {"device": chosen, "net": net_on(chosen), "folder": folder, "about": about}
+    own: dict[str, Any] = {"device": chosen, "folder": folder, "about": about}
     model = files.read_folder(folder, lambda place: kind(**kind.parts(place), **own))
     if model.config.features.kind == "encoder":
         find_encoder(model.config.features.encoder)  # before the first recording
