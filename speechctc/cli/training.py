@@ -88,7 +88,9 @@ def train_command(
     except Stopped as stop:
         if is_main_process():
             same = f" and the same settings: {shlex.join(settings)}" if settings else ""
-            show(f"stopped; the state is saved in {loaded.run}/last, go on with --resume{same}", err=True)
+            saved = f"the state is saved in {loaded.run}/last, go on with --resume{same}"
+            is_saved = (loaded.run / "last").exists()
+            show(f"stopped; {saved if is_saved else 'nothing was trained yet, and nothing is saved'}", err=True)
         raise typer.Exit(stop.status) from None
     if trained.is_main:
         _calibrate(loaded.run, reporter)
