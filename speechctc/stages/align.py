@@ -165,12 +165,12 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     result = recogniser.place(path, items, channel=task.recording.channel, phrases=parts, options=options)
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments
     words = () if language is None else result.words
+    segments = tuple(_named(each, placing.merged) for each in segments)
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
     result = result.renamed(placing.spelled) if placing.spelled else result
     if output.scored:
         about = about_scores(recogniser, [language or ""])
         about += _merged_text(placing.merged) if language is not None else ""
-        result = replace(result, segments=tuple(_named(each, placing.merged) for each in result.segments))
         return replace(result, about=about, symbols=output.notation, channel=_channel(task.recording))
     return result
 

@@ -169,19 +169,22 @@ class TranscriptReader:
 
     @property
     def merged(self) -> dict[str, tuple[str, ...]]:
-        """By phone of all languages that were read, those that the model cannot tell from it."""
-        return {label: others for each in self._voices.values() for label, others in each.merged.items()}
+        """By phone of all languages that were read, those that the model cannot tell from it, as they were written."""
+        found = {label: others for each in self._voices.values() for label, others in each.merged.items()}
+        written = self._spelled
+        return {written.get(a, a): tuple(written.get(b, b) for b in others) for a, others in found.items()}
 
     def _voice(self, language: str | None, only_ipa: bool = False) -> _Voice:
         """Return what reads transcripts; words in a language, or in IPA."""
         own, options = self.inventory.phones, self.options
         if options.labels == "phones":
             return _Voice(None, None if is_arpabet(own) else Hearing(self.inventory, own))
-        pronouncer = Pronouncer(options.dictionary, language, only_ipa=only_ipa)
-        if not options.keep or (pronouncer.is_english and is_arpabet(own)):
-            return _Voice(Pronouncer(options.dictionary, language, self.inventory, only_ipa), None)
-        pronouncer.check(self.inventory)
-        return _Voice(pronouncer, Hearing(self.inventory, pronouncer.labels))
+        if options.keep:
+            pronouncer = Pronouncer(options.dictionary, language, only_ipa=only_ipa)
+            if not (pronouncer.is_english and is_arpabet(own)):
+                pronouncer.check(self.inventory)
+                return _Voice(pronouncer, Hearing(self.inventory, pronouncer.labels))
+        return _Voice(Pronouncer(options.dictionary, language, self.inventory, only_ipa), None)
 
     def prepare(self, tasks: Sequence[Task], is_scored: bool = False) -> tuple[list[Task], list[str]]:
         """Look at all transcripts before they are read: return them with labels of speech only, and notes on others.
