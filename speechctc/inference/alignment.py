@@ -161,7 +161,9 @@ class Aligner:
         times, units = Times(clock, seconds, WHOLE if start is None else (start, seconds)), tuple(units_of(items))
         placed = self._placed(name, length, items, posteriors, self.options.find_misfits)
         aligned = self._in_time(placed, posteriors, units, times, self.refiner)
-        notes, is_unfit = self._fit(name, posteriors, placed, aligned.segments)
+        notes, is_unfit = list[str](), False
+        if not self.options.find_misfits:
+            notes, is_unfit = self._fit(name, posteriors, placed, aligned.segments)
         if self.options.judge is not None:
             judged = posteriors.judged or posteriors
             scores = self.options.judge(placed, judged, aligned.segments, self.heard.classes)
@@ -196,12 +198,7 @@ class Aligner:
     def _fit(
         self, name: str, posteriors: Posteriors, placed: Placement, segments: Sequence[Segment]
     ) -> tuple[list[str], bool]:
-        """Return what is to be said of how a transcript fits as a whole, and whether most of it does not.
-
-        Nothing where misfits were left out of the placement: they say it.
-        """
-        if self.options.find_misfits and self.options.judge is None:
-            return [], False
+        """Return what is to be said of how a transcript fits as a whole, and whether most of it does not.."""
         is_unlike = amiss(placed, posteriors, _silent(self.inventory)) > FITS
         notes, is_unheard = [f"{name}: {UNLIKE}"] if is_unlike else [], False
         if self.options.judge is not None:

@@ -114,14 +114,12 @@ class Decoder:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made from: no net, which has the weights once more."""
-        parts = {each.name for each in fields(self)}
-        return {name: value for name, value in vars(self).items() if name in {*parts, "folder", "about"}}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Be the copy, with a net of its own."""
         self.__dict__.update(state)
         self.__post_init__()
-        self.__dict__.update(state)
 
     @classmethod
     def parts(cls, folder: Path) -> dict[str, Any]:

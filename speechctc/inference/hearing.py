@@ -151,11 +151,11 @@ class Hearing:
         `with_own`: also that phone, where it is only the nearest.
         """
         heard = {label: self._known[label] for label in labels if self.knows([label])}
-        nearest = {label: match for label, match in match_phones(labels, self.phones.phones).items()}
+        nearest = match_phones(labels, self.phones.phones) if with_own else {}
         found = {}
         for label, phone in heard.items():
             others = [other for other, same in heard.items() if same == phone and other != label]
-            is_near = with_own and label in nearest and nearest[label].how == "nearness"
+            is_near = label in nearest and nearest[label].how == "nearness"
             if others := [*others, *([str(phone)] if is_near and phone not in others else [])]:
                 found[label] = tuple(others)
         return found

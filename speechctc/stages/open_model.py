@@ -74,7 +74,7 @@ def open_model(
     choice : ModelChoice
     reporter : Reporter, optional
         Receives a line on the model, the tuned settings that are used, and what is to be said of its language models
-        and its phones. By default nothing is said.
+        and its phones. By default only of these, on standard error.
 
     Raises
     ------
