@@ -333,6 +333,12 @@ def read_folder(path: Path, read: Callable[[Path], Read]) -> Read:
     return read(standing(path))
 
 
+def short(folder: Path) -> Path:
+    """Return a folder relative to the working directory, if it is inside."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_absolute() and folder.is_relative_to(here) else folder
+
+
 def standing(path: Path) -> Path:
     """Return the path of a folder: `path`, or the name of the old version while it is being replaced."""
     return path if path.exists() else _previous(path) or path

@@ -9,9 +9,9 @@ from pathlib import Path
 from speechctc.config.load import read_yaml
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, first_few, plural
+from speechctc.core.files import short
 from speechctc.corpora.corpus import Corpus
 from speechctc.model.checkpoint import latest_run
-from speechctc.stages.used_model import short
 from speechctc.training.growth import UTTERANCES, LastRun, changes, noted_run, read_marks
 
 
