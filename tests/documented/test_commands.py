@@ -40,7 +40,6 @@ REPLACED = {
     # the model of the first lesson is the one that `make` trains
     "plugins-folder --model runs/talks": "plugins-folder --model runs/first",
     "--format web --model runs/talks": "--format web --model runs/first",
-    "model.onnx --model runs/talks": "model.onnx --model runs/first",
     "plot runs/talks": "plot runs/first",
     "/path/to/TIMIT": "timit",
     "FOLDER": "recordings",
