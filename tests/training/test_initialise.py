@@ -193,7 +193,8 @@ def test_the_model_that_one_begins_with_is_epoch_0_and_stays_where_training_make
 
 def test_the_per_that_one_begins_with_is_told_before_the_first_step(extracted: Path, here: Path) -> None:
     run_once(extracted, here / "a", "train.epochs=1")
-    told, trainer = [], trainer_of(extracted, here / "b", f"train.init_from={here / 'a'}", "train.epochs=1")
+    told = list[tuple[float, int]]()
+    trainer = trainer_of(extracted, here / "b", f"train.init_from={here / 'a'}", "train.epochs=1")
     trainer.callbacks = Callbacks(on_beginning=lambda per: told.append((per, trainer.progress.step)))
     trainer.train()
     assert told == [(pytest.approx(load_checkpoint(here / "a" / "best").facts["dev_per"]), 0)]
