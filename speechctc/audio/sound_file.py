@@ -26,6 +26,7 @@ from speechctc.audio.damage import CONVERT, Forward, Mended, mended
 from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg, measure
 from speechctc.audio.resampling import check_rate, resample_blocks
 from speechctc.core.errors import InputError
+from speechctc.core.parallel import check_time
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels or a wrong header
 
@@ -221,6 +222,7 @@ def mono_blocks(
         raise InputError(f"{path}: no channel {channel}, it has {there}", "choose one of its channels")
     done = 0
     while count is None or done < count:
+        check_time(path)
         frames = size if count is None else min(size, count - done)
         try:
             block = file.read(frames, dtype="float32", always_2d=True)

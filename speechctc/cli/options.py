@@ -17,6 +17,7 @@ import typer
 from typer import Argument, Option
 
 from speechctc.core.bundled import NAMES
+from speechctc.core.dispatch import WAIT_SECONDS as WAIT_SECONDS
 from speechctc.core.errors import InputError, printable
 from speechctc.inference.formats import help_text
 
@@ -136,6 +137,8 @@ Channel = Annotated[int | None, Option("--channel", metavar="N", min=1, help=
     "Read only this channel of the recordings; 1 is the first (left). Default: the mean of all channels.")]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=
     "Let the workers of a Dask cluster work on the recordings; its scheduler: tcp://HOST:8786.")]
+ClusterWait = Annotated[float, Option("--cluster-wait", metavar="SECONDS", min=0, help=
+    "How long to wait while the cluster has no worker.")]
 ConfigName = Annotated[str, Option("--config", help=
     "A YAML file, or the name of a config of the package: demo, finetune.")]
 ConfigOut = Annotated[Path | None, Option("--out", metavar="CONFIG", help=
@@ -176,6 +179,8 @@ Overwrite = Annotated[bool, Option("--overwrite", help=
     "are as speechctc wrote them are always replaced.")]
 PhonesOf = Annotated[str | None, Option("--language", metavar="CODE", help=
     "Recognise only the phones of this language in eSpeak NG: a code (pl) or a name (Polish).")]
+TimeLimit = Annotated[float | None, Option("--time-limit", metavar="SECONDS", min=0.001, help=
+    "Leave out a recording that takes longer, as an error. Default: any time.")]
 UnseenSplit = Annotated[Split, Option("--split", help=
     "The split to learn from; the model must not be trained on it.")]
 WordLanguage = Annotated[str | None, Option("--language", metavar="CODE", help=

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from speechctc.audio.recordings import Recording
     from speechctc.corpora.transcripts import Labels, Task
     from speechctc.inference.decoder import Decoder
-    from speechctc.inference.output import OutputOptions
+    from speechctc.inference.output import OutputOptions, Work
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.align import Placing
     from speechctc.stages.by_speaker import SpeakerPages
@@ -46,6 +46,8 @@ class Recordings:
     dereverb: opt.Dereverb = None
     jobs: opt.Jobs = 0
     cluster: opt.Cluster = None
+    cluster_wait: opt.ClusterWait = opt.WAIT_SECONDS
+    time_limit: opt.TimeLimit = None
     device: opt.OnDevice = opt.Device.auto
 
 
@@ -118,7 +120,6 @@ def _decode(given: Decode, audio: list[Path]) -> int:
     """Decode; return the exit status."""
     from speechctc.audio.recordings import check_some
     from speechctc.inference.decoder import Doubt
-    from speechctc.inference.output import Work
     from speechctc.model.checkpoint import BUILT_IN
     from speechctc.phones.languages import LISTED
     from speechctc.stages.decode import decode
@@ -126,7 +127,9 @@ def _decode(given: Decode, audio: list[Path]) -> int:
     if str(audio[0]) != "-":
         check_some(audio)
     options = _output(given)
-    work = Work(given.jobs, given.alternatives, given.channel, given.live, given.raw, given.folder_cmn)
+    work = _work(given)._replace(
+        alternatives=given.alternatives, live=given.live, raw_rate=given.raw, folder_cmn=given.folder_cmn
+    )
     place, device = _suited(given.model, given.language, LISTED), opt.Device.cpu if given.cluster else given.device
     choice = opt.ModelChoice(
         place,
@@ -149,6 +152,14 @@ def _decode(given: Decode, audio: list[Path]) -> int:
         tier, cluster = given.tier, given.cluster or ""
         source = partial(inside, tier, given.textgrids) if tier else partial(on_workers, cluster)
     return decode(recogniser, audio, options, new_reporter(), work, doubt, source)
+
+
+def _work(given: Recordings) -> Work:
+    """Return what is computed of recordings, and where."""
+    from speechctc.inference.output import Work
+
+    where = {"cluster": given.cluster, "cluster_wait": given.cluster_wait, "time_limit": given.time_limit}
+    return Work(given.jobs, channel=given.channel, **where)
 
 
 def _output(given: Recordings, scored: bool = False) -> OutputOptions:
@@ -262,7 +273,6 @@ def score_phones_command(given: ScorePhones) -> None:
 def _align(given: Align | ScorePhones) -> None:
     """Align recordings; `ScorePhones`: also say how well each phone was said."""
     from speechctc.corpora.transcripts import TranscriptOptions, find_tasks
-    from speechctc.inference.output import Work
     from speechctc.stages.align import align, in_own_languages, say_if_untaught
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
@@ -284,8 +294,7 @@ def _align(given: Align | ScorePhones) -> None:
     placing = _placing(given, recogniser, labels, given.language or named)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
-    work = Work(given.jobs, channel=given.channel, cluster=given.cluster)
-    status = align(recogniser, tasks, options, new_reporter(), placing, work, failed)
+    status = align(recogniser, tasks, options, new_reporter(), placing, _work(given), failed)
     if pages:
         show(pages.write(options, failed))
     if status:

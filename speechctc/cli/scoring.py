@@ -234,6 +234,8 @@ class Measure:
     overwrite: opt.Overwrite = False
     channel: opt.Channel = None
     cluster: opt.Cluster = None
+    cluster_wait: opt.ClusterWait = opt.WAIT_SECONDS
+    time_limit: opt.TimeLimit = None
     # fmt: on
 
 
@@ -247,7 +249,7 @@ def measure_command(given: Measure) -> None:
     named. Needs praat-parselmouth.
     """
     from speechctc.audio.recordings import check_some
-    from speechctc.inference.output import OutputOptions, choose_output, refuse_input
+    from speechctc.inference.output import OutputOptions, Work, choose_output, refuse_input
     from speechctc.pages.figures import image_format
     from speechctc.stages.measure import Choice, PraatSettings, Summary, measure, write_picture
 
@@ -267,7 +269,8 @@ def measure_command(given: Measure) -> None:
     if given.pitch_floor >= given.pitch_ceiling:
         raise InputError(f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling", "lower it")
     settings = PraatSettings(given.maximum_formant, given.number_of_formants, given.pitch_floor, given.pitch_ceiling)
-    choice = Choice(given.textgrids, given.tier, given.words, given.channel, settings, given.cluster)
+    work = Work(cluster=given.cluster, cluster_wait=given.cluster_wait, time_limit=given.time_limit)
+    choice = Choice(given.textgrids, given.tier, given.words, given.channel, settings, work)
     options, summary = OutputOptions("csv", file, folder, given.overwrite, given.skip_existing), Summary(bool(form))
     status = measure(given.audio, choice, options, summary, new_reporter())
     if summary.rows and given.picture:

@@ -20,6 +20,7 @@ from speechctc.audio.dereverberation import TAKEN
 from speechctc.audio.recordings import Recording, Siblings, ids
 from speechctc.audio.sound_file import channels_differ
 from speechctc.core import written
+from speechctc.core.dispatch import WAIT_SECONDS, ClusterRun
 from speechctc.core.errors import InputError, as_utf8, counted_alike, plural, printable
 from speechctc.core.files import is_special
 from speechctc.core.progress import Advance, Reporter
@@ -46,7 +47,11 @@ class Work(NamedTuple):
     folder_cmn : bool
         Expect the common mean of the recordings of a folder in each of them; see `Decoder.centred_on`.
     cluster : str, optional
-        The scheduler of a Dask cluster whose workers align, ``tcp://host:8786``; None: the threads of this machine.
+        The scheduler of a Dask cluster whose workers do it, ``tcp://host:8786``; None: the threads of this machine.
+    cluster_wait : float
+        Seconds without a worker after which the command ends.
+    time_limit : float, optional
+        Seconds that a recording may take.
     """
 
     jobs: int = 0
@@ -56,6 +61,12 @@ class Work(NamedTuple):
     raw_rate: int | None = None
     folder_cmn: bool = False
     cluster: str | None = None
+    cluster_wait: float = WAIT_SECONDS
+    time_limit: float | None = None
+
+    def on_cluster(self, command: str, reporter: Reporter) -> ClusterRun:
+        """Return how a command uses a cluster; its items are pairs of a path and what else is known."""
+        return ClusterRun(command, lambda item: str(item[0]), self.cluster_wait, self.time_limit, reporter.warn)
 
 
 @dataclass(frozen=True)
@@ -418,7 +429,12 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
     if is_seen and total == 1:  # nothing is seen until it is done
         with reporter.progress(what, total):
             writer.results = list(writer.results)
-    with reporter.progress(what, 0 if is_seen else total) as advance:  # of no steps, none is shown
+    with reporter.progress(what, 0 if is_seen else total) as step:  # of no steps, none is shown
+
+        def advance(steps: int) -> None:
+            reporter.failed = len(writer.failures)
+            step(steps)
+
         if options.folder is not None:
             writer.to_folder(advance)
         else:

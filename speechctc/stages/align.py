@@ -14,7 +14,7 @@ from typing import NamedTuple
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording
 from speechctc.core.errors import InputError, counted_alike, first_few
-from speechctc.core.parallel import attempt, map_in_threads
+from speechctc.core.parallel import attempt, check_time, each_within, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.spoken import without_nonspeech
 from speechctc.corpora.transcripts import Labels, Task, Transcript
@@ -196,7 +196,7 @@ def align(
     placings = {"": placing}
     jobs = (_prepared(task, recogniser.inventory, placings) for task in tasks)
     recordings = [task.recording for task in tasks]
-    with _results(recogniser, jobs, options, work, reporter) as results:
+    with each_within(work.time_limit), _results(recogniser, jobs, options, work, reporter) as results:
         writer = ResultWriter(recordings, _watched(recordings, results, misfits, failed), options)
         status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     said = [each.pronouncer.notes() if each.pronouncer else () for each in placings.values()]
@@ -335,7 +335,8 @@ def _results(
     from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
 
     there = ((job.task.recording.path, job) for job in jobs)
-    return worked_on(work.cluster, partial(_place_there, options), recogniser, there)
+    run = work.on_cluster("score-phones" if options.scored else "align", reporter)
+    return worked_on(work.cluster, partial(_place_there, options), recogniser, there, run)
 
 
 def _place_there(options: OutputOptions, recogniser: Recogniser, path: Path, job: _Job) -> Recognition:
@@ -353,9 +354,12 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     path, channel = task.recording.path, task.recording.channel
     heard = placing.hearing.of(_labels(items)) if placing.hearing else None
     judge = replace(recogniser.goodness, language=language or "").scores if output.scored else None
-    options = AlignOptions(
-        placing.find_misfits, placing.silences, heard, judge, lambda text: reporter.status(f"{path.name}: {text}")
-    )
+
+    def watch(text: str) -> None:
+        check_time(path)
+        reporter.status(f"{path.name}: {text}")
+
+    options = AlignOptions(placing.find_misfits, placing.silences, heard, judge, watch)
     parts = () if phrases[0].end == math.inf else phrases
     result = recogniser.place(path, items, channel=channel, phrases=parts, options=options)
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments

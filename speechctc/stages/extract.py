@@ -29,6 +29,7 @@ from speechctc.audio.sound_file import channels_differ
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
 from speechctc.core.cluster import on_cluster, shared_recording
+from speechctc.core.dispatch import ClusterRun, LostItem
 from speechctc.core.errors import InputError, counted, counted_alike, first_few, plural, printable
 from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
@@ -154,22 +155,24 @@ def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tup
     todo = [plan for plan in plans if not _is_made(plan)]
     jobs = [job for plan in todo for job in plan.jobs]
     seconds = 0.0
-    with extracted(jobs, config) as results, reporter.progress("extracting", len(jobs)) as advance:
+    with extracted(jobs, config, reporter) as results, reporter.progress("extracting", len(jobs)) as advance:
         for plan in todo:
             made: list[Extracted] = []
             skipped: list[tuple[str, str]] = []
+            is_whole = True
             for job in plan.jobs:
                 result = next(results)
                 advance(1)
-                if isinstance(result, str):
-                    skipped.append((job.utterance.id, result))
+                if isinstance(result, str | LostItem):
+                    is_whole &= isinstance(result, str)
+                    skipped.append((job.utterance.id, str(result)))
                     continue
                 static, moments, duration = result
                 seconds += duration
                 _refuse_too_large(job, static, config)
                 made.append(Extracted(job.utterance.id, torch.from_numpy(static), job.labels, moments, duration))
-            is_same = plan.recipe.sources == source_digest(plan.jobs, config)
-            # of a recording that vanished or changed meanwhile: the next run makes the shard again
+            is_same = is_whole and plan.recipe.sources == source_digest(plan.jobs, config)
+            # of a recording that no machine could read, vanished or changed: the next run makes the shard again
             recipe = plan.recipe if is_same else replace(plan.recipe, sources="changed while it was made")
             write_shard(plan.path, made, skipped, recipe, getattr(torch, config.data.dtype))
     return len(jobs), seconds
@@ -432,31 +435,37 @@ def extract_one(job: Job, config: FeatureConfig) -> Result:
 
 
 @contextmanager
-def extracted(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
+def extracted(
+    jobs: Sequence[Job],
+    config: Config,
+    reporter: Reporter = Reporter(quiet=True),  # noqa: B008
+) -> Iterator[Iterator[Result | LostItem]]:
     """Offer `extract_one` of each job, in order; in processes if there is enough to do, or on a cluster.
 
     Raises
     ------
     InputError
-        The cluster cannot be used, or workers were ended from outside.
+        The cluster cannot be used, its scheduler is gone, or processes were ended from outside.
     """
     try:
-        with _workers(jobs, config) as results:
+        with _workers(jobs, config, reporter) as results:
             yield results
     except WorkerEnded:
-        fix = "run it again; data.workers=1 takes less memory"
         if config.data.cluster:
-            fix = "run it again, when its scheduler and workers are up: what was made is kept"
+            fix = "run it again when the cluster is up: the shards that were made are kept"
+            raise InputError(f"{config.data.cluster}: the scheduler is gone", fix) from None
+        fix = "run it again; data.workers=1 takes less memory"
         raise InputError("an extraction process was ended from outside", fix) from None
 
 
 @contextmanager
-def _workers(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
+def _workers(jobs: Sequence[Job], config: Config, reporter: Reporter) -> Iterator[Iterator[Result | LostItem]]:
     several = 1 if extractor(config.features).alone else os.cpu_count() or 1
     count = min(config.data.workers or several, max(len(jobs) // MIN_PARALLEL_UTTERANCES, 1))
     if config.data.cluster and jobs:
         work = partial(_extract_shared, Path.cwd(), config.features)
-        with on_cluster(config.data.cluster, work, jobs, lambda job: job.frames, MAX_AHEAD) as results:
+        run = ClusterRun("extract", lambda job: str(job.utterance.audio), config.data.cluster_wait, None, reporter.warn)
+        with on_cluster(config.data.cluster, work, jobs, lambda job: job.frames, MAX_AHEAD, run=run) as results:
             yield results
     elif count == 1:
         yield (extract_one(job, config.features) for job in jobs)

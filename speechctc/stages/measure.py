@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
@@ -18,12 +19,12 @@ from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
 from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
 from speechctc.core import written
 from speechctc.core.errors import InputError, optional, with_extra
-from speechctc.core.parallel import attempt
+from speechctc.core.parallel import attempt, check_time
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.transcripts import TranscriptOptions, in_table
 from speechctc.inference.formats import Layout, RecordingName, Writer
-from speechctc.inference.output import OutputOptions, ResultWriter, check_out, left_to_do, write_results
+from speechctc.inference.output import OutputOptions, ResultWriter, Work, check_out, left_to_do, write_results
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
@@ -82,8 +83,8 @@ class Choice(NamedTuple):
     channel : int, optional
         Of the recordings, from 1; None: the mean of all.
     settings : PraatSettings
-    cluster : str, optional
-        The scheduler of a Dask cluster whose workers measure, ``tcp://host:8786``; None: this machine.
+    work : Work
+        Whether on a cluster, and how long a recording may take.
     """
 
     textgrids: Path | None
@@ -91,7 +92,7 @@ class Choice(NamedTuple):
     words: str
     channel: int | None
     settings: PraatSettings
-    cluster: str | None = None
+    work: Work = Work()
 
 
 class Labels(NamedTuple):
@@ -164,18 +165,22 @@ def measure(
     grids = dict(zip(recordings, _textgrids(choice.textgrids, recordings), strict=True))
     left = left_to_do(recordings, options, reporter)
     jobs = (_job(recording, grids[recording], choice) for recording in left)
-    with _results(jobs, choice) as results:
+    with _results(jobs, choice, reporter) as results:
         writer = ResultWriter(left, summary.watched(left, results), options, _Table("csv", ".csv"))
         return write_results(writer, "measuring", reporter)
 
 
-def _results(jobs: Iterable[Job], choice: Choice) -> AbstractContextManager[Iterator[list[Row] | InputError]]:
+def _results(
+    jobs: Iterable[Job], choice: Choice, reporter: Reporter
+) -> AbstractContextManager[Iterator[list[Row] | InputError]]:
     """Offer the rows of recordings, in order, from this machine or from a cluster."""
-    if choice.cluster is None:
-        return nullcontext(attempt(lambda job: _measured(choice.settings, *job), job) for job in jobs)
+    work = choice.work
+    if work.cluster is None:
+        measured = partial(_measured, choice.settings)
+        return nullcontext(attempt(lambda job: measured(*job), job, work.time_limit) for job in jobs)
     from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
 
-    return worked_on(choice.cluster, _measured, choice.settings, jobs)
+    return worked_on(work.cluster, _measured, choice.settings, jobs, work.on_cluster("measure", reporter))
 
 
 class _Table(Writer):
@@ -298,6 +303,7 @@ def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputErro
         raise InputError(what, "check that they belong together")
     places, rows = _places(labels), list[Row]()
     for k, (start, end, label) in enumerate(phones):
+        check_time(path)
         values = {name: _number(each.get((start, end), "")) for name, each in labels.beside.items()}
         around = {
             "previous": phones[k - 1].label if k else "",
