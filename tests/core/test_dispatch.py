@@ -3,9 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
