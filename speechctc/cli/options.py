@@ -6,7 +6,8 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import wraps
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from speechctc.config.schema import Config
     from speechctc.core.progress import Reporter
     from speechctc.inference.decoder import Decoder
+    from speechctc.inference.manifest import Manifest as ManifestFile
     from speechctc.inference.recogniser import Recogniser
 
 
@@ -163,6 +165,9 @@ Lm = Annotated[list[Path] | None, Option("--lm", metavar="PLACE", help=
 LmWeight = Annotated[float | None, Option("--lm-weight", metavar="WEIGHT", help=
     "Weight of the language models, or of the model's own n-gram; 0: decode without them. Default: the weight that lm "
     "tune found, or else the model's own setting (decode.lm_weight).")]
+Manifest = Annotated[Path | None, Option("--manifest", metavar="FILE", help=
+    "Append a line of JSON for each recording as it ends: its digest, model, settings, results, warnings or the error, "
+    "seconds, machine.")]
 Model = Annotated[Path | None, Option("--model", metavar="DIR", help=
     "The model: the folder of a run (its best checkpoint is used) or of a checkpoint, or the name of a bundled model: "
     f"{NAMES}. Default: the latest run in runs/, which is named on standard error.")]
@@ -185,6 +190,9 @@ UnseenSplit = Annotated[Split, Option("--split", help=
     "The split to learn from; the model must not be trained on it.")]
 WordLanguage = Annotated[str | None, Option("--language", metavar="CODE", help=
     "The language of eSpeak NG that words are read in, such as en-us; with --dictionary, words that it lacks.")]
+Resume = Annotated[bool, Option("--resume", help=
+    "Go on by the manifest: leave out the recordings that it says are done in the same way, unless they, or their "
+    "results, changed.")]
 Settings = Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...", help=
     "Settings that replace those of the config: train.epochs=3")]
 SkipChanged = Annotated[bool, Option("--skip-changed", help=
@@ -196,6 +204,53 @@ Symbols = Annotated[str, Option("--symbols", metavar="NOTATION", help=
     "How phones are written: own (as the model names them), ipa, xsampa, arpabet, or a table of two columns, a label "
     "and its symbol. The model keeps its own labels.")]
 # fmt: on
+
+
+# What does not change the result of a recording, or what its line in a manifest has by itself.
+NO_SETTINGS = frozenset(
+    "audio model out overwrite skip_existing skip_changed jobs device cluster cluster_wait time_limit manifest resume "
+    "recordings shard transcripts textgrids picture by_speaker before".split()
+)
+
+
+@contextmanager
+def manifest_of(given: Any, recogniser: Decoder | None = None) -> Iterator[ManifestFile | None]:
+    """Yield the manifest that a command's options name, if they do, and close it."""
+    from speechctc.inference.manifest import Manifest, digest_of_folder
+
+    if given.resume and given.manifest is None:
+        raise InputError("--resume goes on by a manifest, and none is named", "give --manifest FILE too")
+    if given.manifest is None:
+        yield None
+        return
+    model: dict[str, str] = {}
+    if recogniser is not None:
+        assert recogniser.folder is not None
+        model = {"name": recogniser.about.partition(":")[0], "sha256": digest_of_folder(recogniser.folder)}
+    fields_of = {each.name: (getattr(given, each.name), each.default) for each in fields(given)}
+    settings = {
+        name: _described(value)
+        for name, (value, default) in sorted(fields_of.items())
+        if value != default and name not in NO_SETTINGS
+    }
+    manifest = Manifest(given.manifest, given.resume, {"model": model, "settings": settings})
+    try:
+        yield manifest
+    finally:
+        manifest.end()
+
+
+def _described(value: Any) -> Any:
+    """Return a setting as plain values; with the digest of the file or folder that it names."""
+    from speechctc.core.files import sha256
+    from speechctc.inference.manifest import digest_of_folder
+
+    if isinstance(value, list):
+        return [_described(each) for each in value]
+    if isinstance(value, Path | str) and os.path.exists(value):
+        place = Path(value)
+        return {"path": str(value), "sha256": digest_of_folder(place) if place.is_dir() else sha256(place)}
+    return str(value) if isinstance(value, Path) else value
 
 
 def with_fields(command: Callable[[Given], None]) -> Callable[..., None]:

@@ -42,6 +42,8 @@ class Recordings:
     overwrite: opt.Overwrite = False
     skip_existing: opt.SkipExisting = False
     skip_changed: opt.SkipChanged = False
+    manifest: opt.Manifest = None
+    resume: opt.Resume = False
     channel: opt.Channel = None
     dereverb: opt.Dereverb = None
     jobs: opt.Jobs = 0
@@ -151,7 +153,8 @@ def _decode(given: Decode, audio: list[Path]) -> int:
 
         tier, cluster = given.tier, given.cluster or ""
         source = partial(inside, tier, given.textgrids) if tier else partial(on_workers, cluster)
-    return decode(recogniser, audio, options, new_reporter(), work, doubt, source)
+    with opt.manifest_of(given, recogniser) as manifest:
+        return decode(recogniser, audio, replace(options, manifest=manifest), new_reporter(), work, doubt, source)
 
 
 def _work(given: Recordings) -> Work:
@@ -294,7 +297,9 @@ def _align(given: Align | ScorePhones) -> None:
     placing = _placing(given, recogniser, labels, given.language or named)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
-    status = align(recogniser, tasks, options, new_reporter(), placing, _work(given), failed)
+    with opt.manifest_of(given, recogniser) as manifest:
+        options = replace(options, manifest=manifest)
+        status = align(recogniser, tasks, options, new_reporter(), placing, _work(given), failed)
     if pages:
         show(pages.write(options, failed))
     if status:

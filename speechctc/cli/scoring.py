@@ -229,6 +229,8 @@ class Measure:
     pitch_ceiling: Annotated[float, Option(metavar="HZ", min=50, help="Highest f0.")] = 600.0
     out: opt.Out = None
     skip_existing: opt.SkipExisting = False
+    manifest: opt.Manifest = None
+    resume: opt.Resume = False
     picture: Annotated[Path | None, Option("--plot", metavar="FILE", help=
         "Also draw a vowel chart and durations, by speaker: .png .svg .pdf.")] = None
     overwrite: opt.Overwrite = False
@@ -263,8 +265,9 @@ def measure_command(given: Measure) -> None:
         refuse_input(file, given.audio)
         if file.suffix.lower() not in (".csv", ".txt"):
             raise InputError(f"{file}: the table is text in CSV, which this name does not say", "name a file .csv")
-    if given.picture and given.skip_existing:
-        raise InputError("--plot draws all that is measured, and --skip-existing skips some", "leave one of them out")
+    if given.picture and (given.skip_existing or given.resume):
+        skips = "--skip-existing skips" if given.skip_existing else "--resume leaves out"
+        raise InputError(f"--plot draws all that is measured, and {skips} some", "leave one of them out")
     check_places(given.overwrite, given.picture)
     if given.pitch_floor >= given.pitch_ceiling:
         raise InputError(f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling", "lower it")
@@ -272,7 +275,8 @@ def measure_command(given: Measure) -> None:
     work = Work(cluster=given.cluster, cluster_wait=given.cluster_wait, time_limit=given.time_limit)
     choice = Choice(given.textgrids, given.tier, given.words, given.channel, settings, work)
     options, summary = OutputOptions("csv", file, folder, given.overwrite, given.skip_existing), Summary(bool(form))
-    status = measure(given.audio, choice, options, summary, new_reporter())
+    with opt.manifest_of(given) as manifest:
+        status = measure(given.audio, choice, replace(options, manifest=manifest), summary, new_reporter())
     if summary.rows and given.picture:
         write_picture(summary.rows, given.picture, form, given.overwrite)
     if summary.phones and (given.out or given.picture):

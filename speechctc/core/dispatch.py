@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from speechctc.core.errors import InputError, first_few, plural
-from speechctc.core.parallel import LONGER, WorkerEnded, time_limit
+from speechctc.core.parallel import LONGER, WorkerEnded, set_took, time_limit
 
 TRIES = 3  # machines that an item may fail on
 AHEAD = 2  # items that a worker has for each of its threads
@@ -72,6 +72,7 @@ class Answer(NamedTuple):
 
     value: Any
     error: InputError | str
+    seconds: float
     versions: Mapping[str, str]
     host: str
 
@@ -80,14 +81,15 @@ def work_there(
     work: Callable[..., Any], versions: Callable[[], Mapping[str, str]], limit: float | None, *given: Any
 ) -> Answer:
     """Do the work on a worker; what it raises is part of the answer."""
-    about = versions(), socket.gethostname()
+    began, value, what = time.monotonic(), None, ""  # type: float, Any, InputError | str
     try:
         with time_limit(limit):
-            return Answer(work(*given), "", *about)
+            value = work(*given)
     except InputError as error:
-        return Answer(None, error, *about)
+        what = error
     except Exception as error:
-        return Answer(None, f"{type(error).__name__}: {error}", *about)
+        what = f"{type(error).__name__}: {error}"
+    return Answer(value, what, time.monotonic() - began, versions(), socket.gethostname())
 
 
 @dataclass(eq=False)
@@ -104,11 +106,14 @@ class Begun:
     done: bool = False
     value: Any = None
     error: InputError | None = None
+    took: tuple[float, str] | None = None
 
     def result(self) -> Any:
         """Wait for the result; an `InputError` that the work raised is raised."""
         while not self.done:
             self.pool.turn()
+        if self.took:
+            set_took(*self.took)
         if self.error is not None:
             raise self.error
         return self.value
@@ -221,6 +226,7 @@ class Pool:
             self.again(begun, seat, f"{type(error).__name__}: {error}")
             return
         answer = future.result()
+        begun.took = answer.seconds, answer.host
         if why := self.check(answer.versions, seat.about):
             self.refuse(seat.address, why)
             self.drop(seat, "")

@@ -16,6 +16,7 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -28,7 +29,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from speechctc.core.errors import InputError
 from speechctc.core.standard_streams import open_standard_streams
@@ -126,7 +127,7 @@ def map_in_threads(
     pool = ThreadPoolExecutor(jobs, "recording", lambda: own.add(threading.get_ident()))
     try:
         with shared_among(jobs):
-            yield from ordered(lambda item: pool.submit(attempt, work, item, limit), items, MAX_WAITING * jobs)
+            yield from taken(ordered(lambda item: pool.submit(timed, work, item, limit), items, MAX_WAITING * jobs))
     finally:
         # An iterator that is abandoned may be closed by the garbage collector, in any thread: none can wait for itself.
         pool.shutdown(wait=threading.get_ident() not in own, cancel_futures=True)
@@ -180,7 +181,40 @@ def attempt(work: Callable[[Item], Result], item: Item, limit: float | None = No
         return error
 
 
-_clock = threading.local()  # of each thread, until when its recording may take, and how long that is
+def timed(work: Callable[[Item], Result], item: Item, limit: float | None = None) -> tuple[Result | InputError, float]:
+    """Return what `attempt` does, and the seconds it took."""
+    began = time.monotonic()
+    return attempt(work, item, limit), time.monotonic() - began
+
+
+# Of each thread, until when its recording may take and how long that is; what the result that it got last took.
+_clock = threading.local()
+
+
+class Took(NamedTuple):
+    """How long the work on an item took, seconds, and on which machine."""
+
+    seconds: float
+    machine: str
+
+
+def set_took(seconds: float, machine: str = "") -> None:
+    """Keep what a result took that is about to be given to this thread."""
+    _clock.took = Took(seconds, machine or socket.gethostname())
+
+
+def took() -> Took | None:
+    """Return what the last result took that this thread was given; None if that is not known. It is told once."""
+    last: Took | None = getattr(_clock, "took", None)
+    _clock.took = None
+    return last
+
+
+def taken(results: Iterable[tuple[Result, float]]) -> Iterator[Result]:
+    """Yield results that were `timed`; `took` tells what each took."""
+    for result, seconds in results:
+        set_took(seconds)
+        yield result
 
 
 @contextmanager

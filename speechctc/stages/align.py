@@ -17,8 +17,9 @@ from speechctc.core.errors import InputError, counted_alike, first_few
 from speechctc.core.parallel import attempt, check_time, each_within, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.spoken import without_nonspeech
-from speechctc.corpora.transcripts import Labels, Task, Transcript
+from speechctc.corpora.transcripts import Labels, Task, Transcript, TranscriptOrError
 from speechctc.inference.alignment import AlignOptions, Hearing
+from speechctc.inference.manifest import digest_of
 from speechctc.inference.output import (
     OutputOptions,
     ResultWriter,
@@ -182,7 +183,8 @@ def align(
     placing = placing or Placing()
     recordings = [task.recording._replace(channel=task.recording.channel or work.channel) for task in tasks]
     tasks = [task._replace(recording=recording) for task, recording in zip(tasks, recordings, strict=True)]
-    options = check_out(recordings, options)
+    transcripts = {task.recording: task.transcript for task in tasks}
+    options = check_out(recordings, options, lambda each: _digest(transcripts[each]))
     note_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
     tasks = [task for task in tasks if task.recording in left]
@@ -206,6 +208,13 @@ def align(
     spelled = [f"labels read as X-SAMPA: {first_few(pairs)}"] if (pairs := _pairs(placing.spelled)) else []
     reporter.note(*filter(None, [*spelled, *chain.from_iterable(said), *heard, about, *counted_alike(misfits)]))
     return status or (MISFITS if misfits else 0)
+
+
+def _digest(transcript: TranscriptOrError) -> str:
+    """Return a digest of what is to be placed."""
+    if isinstance(transcript, InputError):
+        return digest_of(str(transcript))
+    return digest_of(transcript.labels, transcript.phrases, transcript.language)
 
 
 def _read_as_ipa(tasks: Sequence[Task], placing: Placing, inventory: Inventory) -> tuple[list[Task], Placing]:

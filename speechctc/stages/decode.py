@@ -166,6 +166,8 @@ def _check_stdin(options: OutputOptions) -> None:
         raise InputError(
             f"--format {options.form} shows the recording, and standard input is not kept", "save it to a file"
         )
+    if options.manifest:
+        raise InputError("--manifest is of recordings, and standard input is not kept", "save it to a file")
     if options.also:
         raise InputError("several formats at once, and standard input gives one file", "name one format")
 
@@ -179,7 +181,7 @@ def _results(
     if paths == [STDIN.path]:
         opening = sound_file.opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
         return _while_read(recogniser, opening, form, alternatives, LOOKAHEAD if work.live else None)
-    if len(paths) == 1 and options.folder is None and WRITERS[form].is_incremental:
+    if len(paths) == 1 and options.folder is None and not options.manifest and WRITERS[form].is_incremental:
         opening = sound_file.opened(paths[0], rate, channel)
         return _while_read(recogniser, opening, form, alternatives, None, BLOCK_FRAMES, work.time_limit)
     return nullcontext(recogniser.decode_all(paths, work.jobs, alternatives, channel))

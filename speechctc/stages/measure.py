@@ -19,11 +19,13 @@ from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
 from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
 from speechctc.core import written
 from speechctc.core.errors import InputError, optional, with_extra
-from speechctc.core.parallel import attempt, check_time
+from speechctc.core.files import sha256
+from speechctc.core.parallel import attempt, check_time, taken, timed
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.transcripts import TranscriptOptions, in_table
-from speechctc.inference.formats import Layout, RecordingName, Writer
+from speechctc.inference.formats import Kept, Layout, RecordingName, Writer
+from speechctc.inference.manifest import digest_of
 from speechctc.inference.output import OutputOptions, ResultWriter, Work, check_out, left_to_do, write_results
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe, ipa, is_arpabet
@@ -161,8 +163,8 @@ def measure(
     if not recordings:
         raise InputError("no recording to measure", "name one")
     reporter.note(*left_out(arguments))
-    options = check_out(recordings, options)
     grids = dict(zip(recordings, _textgrids(choice.textgrids, recordings), strict=True))
+    options = check_out(recordings, options, lambda each: _digest(grids[each]))
     left = left_to_do(recordings, options, reporter)
     jobs = (_job(recording, grids[recording], choice) for recording in left)
     with _results(jobs, choice, reporter) as results:
@@ -177,7 +179,7 @@ def _results(
     work = choice.work
     if work.cluster is None:
         measured = partial(_measured, choice.settings)
-        return nullcontext(attempt(lambda job: measured(*job), job, work.time_limit) for job in jobs)
+        return nullcontext(taken(timed(lambda job: measured(*job), job, work.time_limit) for job in jobs))
     from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
 
     return worked_on(work.cluster, _measured, choice.settings, jobs, work.on_cluster("measure", reporter))
@@ -186,6 +188,8 @@ def _results(
 class _Table(Writer):
     """A row for each phone; what is not known is empty, which R and pandas read as missing."""
 
+    is_kept = True
+
     def write(
         self,
         results: Iterable[tuple[RecordingName, Any]],
@@ -193,17 +197,28 @@ class _Table(Writer):
         layout: Layout = Layout(),  # noqa: B008
     ) -> None:
         """Write the rows of recordings as soon as they are known."""
-        table = csv.writer(out)
-        table.writerow(COLUMNS)
+        out.write(_csv([COLUMNS]))
         for name, rows in results:
-            of = {"file": name.file, "speaker": name.speaker}
-            table.writerows([_text(column, (of | row).get(column)) for column in COLUMNS] for row in rows)
+            out.writelines(self.pieces(name, rows, layout))
+
+    def pieces(self, name: RecordingName, result: Any, layout: Layout) -> Iterator[str]:
+        """Yield the rows of a recording as text."""
+        of = {"file": name.file, "speaker": name.speaker}
+        rows = ([_text(column, (of | row).get(column)) for column in COLUMNS] for row in result)
+        yield result.text if isinstance(result, Kept) else _csv(rows)
 
     def content(self, name: RecordingName, result: Any, place: Path | None = None) -> bytes:
         """Return the table of a recording."""
         out = io.StringIO(newline="")
         self.write([(name, result)], out)
         return out.getvalue().encode()
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows as text."""
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows(rows)
+    return out.getvalue()
 
 
 def _of_table(table: Path, reporter: Reporter) -> list[Recording]:
@@ -243,6 +258,11 @@ def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path
         _missing(each, given) if file is None else _shared(each, file) if len(users[file]) > 1 else file
         for each, file in zip(recordings, found, strict=True)
     ]
+
+
+def _digest(grid: Path | InputError) -> str:
+    """Return a digest of a TextGrid."""
+    return digest_of(str(grid) if isinstance(grid, InputError) or not grid.is_file() else sha256(grid))
 
 
 def _missing(recording: Recording, given: Path | None) -> InputError:
