@@ -134,7 +134,9 @@ def _connect(address: str) -> Any:
     import asyncio  # loading it takes a while
 
     distributed = optional("distributed", f"{address}: Dask is not installed", fix)
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told in one line, by this module
+    for name in ("distributed", *logging.root.manager.loggerDict):  # what goes wrong is told in one line, by this module
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         # A client that fails to connect is closed when it is collected, and hangs if another one is just being made.
         asyncio.run(_call(address, distributed.Security().get_connection_args("client")))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import time
 import uuid
+from asyncio import CancelledError
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -214,18 +215,19 @@ class Pool:
             return
         self.heard = time.monotonic()
         self.said.pop("still", None)
-        if future.status in ("cancelled", "lost"):  # with the scheduler, or with the worker that had what is shared
+        try:
+            error = future.exception()
+            answer = None if error else future.result()
+        except (Exception, CancelledError):  # the scheduler is gone, or the worker with the answer or what is shared
             self.look()
             if begun.future is future:
                 self.drop(seat, GONE)
             return
         seat.given.remove(begun)
         begun.future = begun.seat = None
-        error = future.exception()
-        if error is not None:  # its worker ended, or cannot unpack what it was sent
+        if answer is None:  # its worker cannot unpack what it was sent, or pack the answer
             self.again(begun, seat, f"{type(error).__name__}: {error}")
             return
-        answer = future.result()
         begun.took = answer.seconds, answer.host
         if why := self.check(answer.versions, seat.about):
             self.refuse(seat.address, why)
