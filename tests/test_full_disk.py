@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +14,10 @@ import pytest
 import soundfile
 
 from speechctc.audio import sound_file
+from speechctc.audio.recordings import Recording
 from speechctc.corpora import synthetic
+from speechctc.inference.manifest import Manifest
+from speechctc.inference.output import OutputOptions, opened_out
 from speechctc.studio.sound import Waveform
 from speechctc.studio.studio import recover
 from tests.command import Command, one_line_error
@@ -93,6 +96,25 @@ def test_decoding(speechctc: Command, beside_latest: Path) -> None:
     assert speechctc("decode", "in", "--format", "json", "--out", "out/").status == 0
     done = {path.name: len(json.loads(path.read_text())["phones"]) for path in (beside_latest / "out").glob("*.json")}
     assert done == {"0.json": 40, "1.json": 40, "2.json": 40}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_standard_output_and_the_manifest_are_named(
+    speechctc: Command, beside_latest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_song(beside_latest / "a.wav", ["low", "mid"] * 20)
+    with full(20), pytest.raises(OSError, match="run.jsonl"):
+        manifest = Manifest(beside_latest / "run.jsonl")
+        manifest.begin([recording := Recording(Path("a.wav"), Path("a"))], lambda each: "", None)
+        manifest.add(recording)
+    assert (beside_latest / "run.jsonl").read_bytes() == b""  # no half of a line
+    with open("/dev/full", "w", encoding="utf-8") as out, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", out)
+        with pytest.raises(OSError, match="standard output"), opened_out(OutputOptions()) as place:
+            place.write("x" * 100000)
+        patch.setattr(out, "close", lambda: None)
+        with suppress(OSError):
+            out.buffer.raw.close()
 
 
 def test_sound_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,10 @@ def _connect(address: str) -> Any:
     import asyncio  # loading it takes a while
 
     distributed = optional("distributed", f"{address}: Dask is not installed", fix)
-    for name in ("distributed", *logging.root.manager.loggerDict):  # what goes wrong is told in one line, by this module
+    for name in (
+        "distributed",
+        *logging.root.manager.loggerDict,
+    ):  # what goes wrong is told in one line, by this module
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
