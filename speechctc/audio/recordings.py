@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.audio import ffmpeg
+from speechctc.audio.addresses import address_of, name_of_address
 from speechctc.core.errors import InputError, first_few, printable
 from speechctc.core.files import numbered
 
@@ -42,20 +43,54 @@ class Recording(NamedTuple):
         The channel to read, counted from 1; None: the mean of all.
     speaker : str
         ``""`` where that is not known.
+    address : str
+        Where it was read from, if not from its path.
     """
 
     path: Path
     name: Path
     channel: int | None = None
     speaker: str = ""
+    address: str = ""
+
+    @property
+    def place(self) -> str:
+        """Its path or address, as the user named it."""
+        return self.address or str(self.path)
 
     @property
     def source(self) -> str:
         """What is read, in words."""
-        return str(self.path) if self.channel is None else f"{self.path} (channel {self.channel})"
+        return self.place if self.channel is None else f"{self.place} (channel {self.channel})"
 
 
-def find_recordings(arguments: Iterable[Path], channel: int | None = None) -> list[Recording]:
+class Listed(NamedTuple):
+    """Recordings named one by one, each by its path and its address or "", below a folder that all are in."""
+
+    entries: tuple[tuple[Path, str], ...]
+    root: Path
+
+    @classmethod
+    def of(cls, named: Iterable[str]) -> Listed:
+        """Return recordings of these paths and addresses."""
+        entries, taken = list[tuple[Path, str]](), set[Path]()
+        for text in named:
+            address = address_of(text)
+            path = Path(name_of_address(address)) if address else Path(text)
+            if address and path in taken:  # it asks a server for something else under the same name
+                path = next(each for each in map(path.with_stem, numbered(path.stem)) if each not in taken)
+            taken.add(path)
+            entries.append((path, address))
+        folders = {os.path.dirname(os.path.abspath(path)) for path, _ in entries}
+        root = Path(os.path.commonpath(folders)) if folders else Path()
+        return cls(tuple(entries), root)
+
+
+# What a command names: a file, a folder or a pattern; several recordings of a list; or one that was found.
+Named = Path | Listed | Recording
+
+
+def find_recordings(arguments: Iterable[Named], channel: int | None = None) -> list[Recording]:
     """Return the recordings that files, folders (at any depth) and patterns name, each once, in order.
 
     Files that do not exist are included; reading them gives the error. Where two files of a folder differ only in the
@@ -69,10 +104,15 @@ def find_recordings(arguments: Iterable[Path], channel: int | None = None) -> li
     """
     found: dict[Path, Recording] = {}
     places: dict[Path, Path] = {}
+    arguments = list(arguments)
+    known = [each for each in arguments if isinstance(each, Recording)]
+    if known:
+        return known
     for argument in arguments:
-        for path, below in _expand(argument):
-            name = path.relative_to(below) if below else Path(path.name)
-            found.setdefault(path, Recording(path, name.with_suffix("") if name.suffix else name))
+        for path, below, address in _expand(argument):
+            name = Path(os.path.relpath(path, below)) if address is not None else path.relative_to(below or path.parent)
+            named = name.with_suffix("") if name.suffix else name
+            found.setdefault(path, Recording(path, named, address=address or ""))
             places.setdefault(path, below or path.parent)
     speakers = _speakers(found.values(), places)
     stems = Counter((path.with_suffix(""), path.suffix.lower() in ENDINGS) for path in found)
@@ -82,8 +122,12 @@ def find_recordings(arguments: Iterable[Path], channel: int | None = None) -> li
         return stems[path.with_suffix(""), sound] > 1 or (not sound and stems[path.with_suffix(""), True] > 0)
 
     return [
-        Recording(path, name.with_name(path.name) if is_shared(path) else name, channel, speakers[path])
-        for path, name, *_ in found.values()
+        each._replace(
+            name=each.name.with_name(path.name) if is_shared(path) else each.name,
+            channel=channel,
+            speaker=speakers[path],
+        )
+        for path, each in found.items()
     ]
 
 
@@ -111,7 +155,7 @@ def speaker_of(name: Path) -> str:
     return unicodedata.normalize("NFC", "/".join(part for part in name.parts[:-1] if part.lower() not in _SPLITS))
 
 
-def check_some(arguments: Sequence[Path]) -> None:
+def check_some(arguments: Sequence[Named]) -> None:
     """Check that one of the files, folders and patterns is there, before a model is loaded, which takes seconds.
 
     Raises
@@ -119,7 +163,7 @@ def check_some(arguments: Sequence[Path]) -> None:
     InputError
         None of them is.
     """
-    if not any(os.path.exists(argument) for argument in arguments):
+    if not any(not isinstance(argument, Path) or os.path.exists(argument) for argument in arguments):
         found = find_recordings(arguments)
         if not any(os.path.exists(recording.path) for recording in found):
             raise InputError(f"{first_few([str(argument) for argument in arguments])}: no such file", "check the path")
@@ -134,9 +178,9 @@ def chosen_outside(file: Path, folder: Path, recordings: Iterable[str | Path]) -
     )
 
 
-def left_out(arguments: Iterable[Path]) -> list[str]:
+def left_out(arguments: Iterable[Named]) -> list[str]:
     """Return lines on files and links in the named folders that look like sound and are not among the recordings."""
-    folders = [argument for argument in arguments if os.path.isdir(argument)]
+    folders = [argument for argument in arguments if isinstance(argument, Path) and os.path.isdir(argument)]
     return [printable(f"{folder}: {line}") for folder in folders for line in _scan(folder)[1]]
 
 
@@ -200,20 +244,25 @@ def _is_hidden(below: Path) -> bool:
     return any(part.startswith(".") for part in below.parts)
 
 
-def _expand(argument: Path) -> list[tuple[Path, Path | None]]:
-    """Return the files that an argument names, each with the folder it was found in, or None if it was named itself."""
+def _expand(argument: Path | Listed) -> list[tuple[Path, Path | None, str | None]]:
+    """Return the files that an argument names, each with the folder it was found in, or None if it was named itself.
+
+    And for a list, the address, or "".
+    """
+    if isinstance(argument, Listed):
+        return [(path, argument.root, address) for path, address in argument.entries]
     if os.path.isdir(argument):
         files, others = _scan(argument)
         if not files:
             looked = f"(looked for {'; '.join([' '.join(ENDINGS), *others])})"
             raise InputError(f"{argument}: no recordings in this folder {looked}", "name another folder, or files")
-        return [(path, argument) for path in files]
+        return [(path, argument, None) for path in files]
     if glob.has_magic(str(argument)) and not os.path.exists(argument):
         matches = sorted(glob.glob(str(argument), recursive=True))
         if not matches:
             raise InputError(f"{argument}: no file matches this pattern", "check the path, and where you are")
-        return [pair for match in matches for pair in _expand(Path(match))]
-    return [(argument, None)]
+        return [entry for match in matches for entry in _expand(Path(match))]
+    return [(argument, None, None)]
 
 
 def ids(recordings: Sequence[Recording]) -> list[str]:

@@ -23,6 +23,7 @@ from speechctc.core.errors import InputError, printable
 from speechctc.inference.formats import help_text
 
 if TYPE_CHECKING:
+    from speechctc.audio.recordings import Named
     from speechctc.config.schema import Config
     from speechctc.core.progress import Reporter
     from speechctc.inference.decoder import Decoder
@@ -196,6 +197,11 @@ WordLanguage = Annotated[str | None, Option("--language", metavar="CODE", help=
 Resume = Annotated[bool, Option("--resume", help=
     "Go on by the manifest: leave out the recordings that it says are done in the same way, unless they, or their "
     "results, changed.")]
+RecordingList = Annotated[Path | None, Option("--recordings", metavar="LIST", help=
+    "Also the recordings of this list, a path or an address (s3://, gs://, https://) in each line; - reads the list "
+    "from standard input.")]
+Part = Annotated[str | None, Option("--shard", metavar="K/N", help=
+    "Only every Nth recording from the Kth on: 3/40 is the third of 40 parts.")]
 Settings = Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...", help=
     "Settings that replace those of the config: train.epochs=3")]
 SkipChanged = Annotated[bool, Option("--skip-changed", help=
@@ -207,6 +213,32 @@ Symbols = Annotated[str, Option("--symbols", metavar="NOTATION", help=
     "How phones are written: own (as the model names them), ipa, xsampa, arpabet, or a table of two columns, a label "
     "and its symbol. The model keeps its own labels.")]
 # fmt: on
+
+
+def name_recordings(given: Any) -> list[Named]:
+    """Return what a command names: arguments, the list, addresses; its part of them, if one is named."""
+    from speechctc.audio.addresses import address_of
+    from speechctc.audio.recording_list import fetched, find_listed, parse_shard
+    from speechctc.audio.recordings import Listed, find_recordings, left_out
+
+    audio, reporter, shard = list(given.audio or ()), new_reporter(), parse_shard(given.shard)
+    named: list[Named] = [Listed.of([address]) if (address := address_of(each)) else each for each in audio]
+    if given.recordings is not None:
+        if "-" in map(str, audio):
+            raise InputError("- is a recording, and --recordings names others", "leave one of them out")
+        listed, notes = find_listed(given.recordings)
+        reporter.note(*notes)
+        named.append(listed)
+    if all(isinstance(each, Path) for each in named) and given.shard is None or not named:
+        return named
+    if len(audio) == 1 and isinstance(named[0], Path) and named[0].suffix.lower() in (".tsv", ".csv", ".jsonl"):
+        return named  # a table, whose rows are divided later
+    reporter.note(*left_out(named))
+    found, errors = fetched(shard.take(find_recordings(named, given.channel)), reporter.progress)
+    if not found:
+        raise InputError(f"--shard {given.shard}: no recording is in this part", "nothing to do")
+    reporter.warn(*map(str, errors))
+    return [*found]
 
 
 # What does not change the result of a recording, or what its line in a manifest has by itself.

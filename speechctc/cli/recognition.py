@@ -18,7 +18,7 @@ from speechctc.core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from speechctc.audio.recordings import Recording
+    from speechctc.audio.recordings import Named, Recording
     from speechctc.corpora.transcripts import Labels, Task
     from speechctc.inference.decoder import Decoder
     from speechctc.inference.output import OutputOptions, Work
@@ -35,6 +35,8 @@ class Recordings:
     audio: Annotated[list[Path] | None, Argument(help=
         "Sound files, folders of them, or patterns in quotes ('talks/*.wav').")] = None
     # fmt: on
+    recordings: opt.RecordingList = None
+    shard: opt.Part = None
     model: opt.ModelOrBundled = None
     forms: opt.Forms = None
     symbols: opt.Symbols = "own"
@@ -94,10 +96,10 @@ def decode_command(given: Decode) -> None:
 
     As text, one recording gives one line of phones; several give a line each: the file, a tab, the phones.
     """
-    if not given.audio:
+    if not given.audio and not given.recordings:
         raise InputError("no recordings are named", "name sound files or folders; see speechctc decode --help")
-    _check(given, "-" in map(str, given.audio))
-    if status := _decode(given, given.audio):
+    _check(given, "-" in map(str, given.audio or ()))
+    if status := _decode(given, opt.name_recordings(given)):
         raise typer.Exit(status)
 
 
@@ -118,7 +120,7 @@ def _check(given: Decode, is_stdin: bool) -> None:
         raise InputError(f"{named[0]} and {named[1]} do not go together", "leave one of the two out")
 
 
-def _decode(given: Decode, audio: list[Path]) -> int:
+def _decode(given: Decode, audio: list[Named]) -> int:
     """Decode; return the exit status."""
     from speechctc.audio.recordings import check_some
     from speechctc.inference.decoder import Doubt
@@ -275,6 +277,7 @@ def score_phones_command(given: ScorePhones) -> None:
 
 def _align(given: Align | ScorePhones) -> None:
     """Align recordings; `ScorePhones`: also say how well each phone was said."""
+    from speechctc.audio.recording_list import parse_shard
     from speechctc.corpora.transcripts import TranscriptOptions, find_tasks
     from speechctc.stages.align import align, in_own_languages, say_if_untaught
 
@@ -284,9 +287,11 @@ def _align(given: Align | ScorePhones) -> None:
     options = _output(given, scored=scoring is not None)
     labels: Labels = "phones" if given.words is None else "words"
     choice = TranscriptOptions(given.tier, labels, given.limits)
-    tasks = find_tasks(given.audio or (), given.phones, given.words or given.transcripts, choice, new_reporter())
+    audio = opt.name_recordings(given)
+    tasks = find_tasks(audio, given.phones, given.words or given.transcripts, choice, new_reporter())
     if given.intervals and "textgrid" not in options.forms:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
+    tasks = tasks if audio else parse_shard(given.shard).take(tasks)
     pages, named = _plan_pages(tasks, scoring) if scoring else None, None
     tasks = pages.tasks if pages else tasks
     failed: list[tuple[Recording, str]] = []

@@ -213,8 +213,10 @@ class Measure:
     """The options of ``measure``."""
 
     # fmt: off
-    audio: Annotated[list[Path], Argument(help=
-        "Sound files, folders of them, or patterns in quotes ('talks/*.wav'); or a table that align has read.")]
+    audio: Annotated[list[Path] | None, Argument(help=
+        "Sound files, folders of them, or patterns in quotes ('talks/*.wav'); or a table that align has read.")] = None
+    recordings: opt.RecordingList = None
+    shard: opt.Part = None
     textgrids: Annotated[Path | None, Option(metavar="PLACE", help=
         "A folder of TextGrids named like the recordings, or the TextGrid of a single one. Default: beside the "
         "recordings.")] = None
@@ -241,6 +243,21 @@ class Measure:
     # fmt: on
 
 
+def _place_of_measures(given: Measure) -> tuple[Path | None, Path | None]:
+    """Return the file or the folder that measures go to."""
+    from speechctc.inference.output import choose_output, refuse_input
+
+    try:
+        _, file, folder = choose_output(None, given.out)
+    except InputError:  # its ending is that of no format
+        file, folder = Path(str(given.out)), None
+    if file is not None:
+        refuse_input(file, given.audio or ())
+        if file.suffix.lower() not in (".csv", ".txt"):
+            raise InputError(f"{file}: the table is text in CSV, which this name does not say", "name a file .csv")
+    return file, folder
+
+
 @opt.with_fields
 def measure_command(given: Measure) -> None:
     """Measure phones with Praat: durations, f0 and formants.
@@ -250,21 +267,18 @@ def measure_command(given: Measure) -> None:
     in ten steps. The speaker is that of the table, or the folder below the one named; with several folders, the one
     named. Needs praat-parselmouth.
     """
+    from speechctc.audio.recording_list import parse_shard
     from speechctc.audio.recordings import check_some
-    from speechctc.inference.output import OutputOptions, Work, choose_output, refuse_input
+    from speechctc.inference.output import OutputOptions, Work
     from speechctc.pages.figures import image_format
     from speechctc.stages.measure import Choice, PraatSettings, Summary, measure, write_picture
 
-    check_some(given.audio)
+    if not given.audio and not given.recordings:
+        raise InputError("no recordings are named", "name sound files or folders; see speechctc measure --help")
+    audio = opt.name_recordings(given)
+    check_some(audio)
     form = image_format(given.picture) if given.picture else ""
-    try:
-        _, file, folder = choose_output(None, given.out)
-    except InputError:  # its ending is that of no format
-        file, folder = Path(str(given.out)), None
-    if file is not None:
-        refuse_input(file, given.audio)
-        if file.suffix.lower() not in (".csv", ".txt"):
-            raise InputError(f"{file}: the table is text in CSV, which this name does not say", "name a file .csv")
+    file, folder = _place_of_measures(given)
     if given.picture and (given.skip_existing or given.resume):
         skips = "--skip-existing skips" if given.skip_existing else "--resume leaves out"
         raise InputError(f"--plot draws all that is measured, and {skips} some", "leave one of them out")
@@ -272,11 +286,16 @@ def measure_command(given: Measure) -> None:
     if given.pitch_floor >= given.pitch_ceiling:
         raise InputError(f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling", "lower it")
     settings = PraatSettings(given.maximum_formant, given.number_of_formants, given.pitch_floor, given.pitch_ceiling)
-    work = Work(cluster=given.cluster, cluster_wait=given.cluster_wait, time_limit=given.time_limit)
+    work = Work(
+        shard=parse_shard(given.shard),
+        cluster=given.cluster,
+        cluster_wait=given.cluster_wait,
+        time_limit=given.time_limit,
+    )
     choice = Choice(given.textgrids, given.tier, given.words, given.channel, settings, work)
     options, summary = OutputOptions("csv", file, folder, given.overwrite, given.skip_existing), Summary(bool(form))
     with opt.manifest_of(given) as manifest:
-        status = measure(given.audio, choice, replace(options, manifest=manifest), summary, new_reporter())
+        status = measure(audio, choice, replace(options, manifest=manifest), summary, new_reporter())
     if summary.rows and given.picture:
         write_picture(summary.rows, given.picture, form, given.overwrite)
     if summary.phones and (given.out or given.picture):

@@ -14,7 +14,16 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import MAX_OVERLAP, PHN_RATE, Interval, choose_tier, read_phn, read_textgrid
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
-from speechctc.audio.recordings import TIERS, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
+from speechctc.audio.recordings import (
+    TIERS,
+    Named,
+    Recording,
+    Siblings,
+    chosen_outside,
+    find_recordings,
+    left_out,
+    name_of,
+)
 from speechctc.core import written
 from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.parallel import attempt
@@ -468,7 +477,7 @@ def _shared_folders(row: Row, path: Path) -> int:
 
 
 def find_tasks(
-    arguments: Sequence[Path], phones: str | None, given: Path | None, choice: TranscriptOptions, reporter: Reporter
+    arguments: Sequence[Named], phones: str | None, given: Path | None, choice: TranscriptOptions, reporter: Reporter
 ) -> list[Task]:
     """Pair recordings with their phones or words.
 
@@ -494,7 +503,9 @@ def find_tasks(
     """
     if phones is not None and given is not None:
         raise InputError("both --phones and --transcripts are given", "give one of them")
-    if table := next((each for each in arguments if each.is_file() and looks_like_table(each)), None):
+    if table := next(
+        (each for each in arguments if isinstance(each, Path) and each.is_file() and looks_like_table(each)), None
+    ):
         raise InputError(
             f"{table}: a table, not a recording", "name it after --words, or --transcripts if it has phones"
         )

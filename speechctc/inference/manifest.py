@@ -247,7 +247,7 @@ _HERE = socket.gethostname()
 
 
 def _key(recording: Recording) -> Key:
-    return as_utf8(str(recording.path)), recording.channel, as_utf8(str(recording.name))
+    return as_utf8(recording.place), recording.channel, as_utf8(str(recording.name))
 
 
 def _line(values: Mapping[str, Any]) -> Line:

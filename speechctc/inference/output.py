@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TextIO, cast
 
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import TAKEN
+from speechctc.audio.recording_list import Shard
 from speechctc.audio.recordings import Recording, Siblings, ids
 from speechctc.audio.sound_file import channels_differ
 from speechctc.core import written
@@ -53,6 +54,8 @@ class Work(NamedTuple):
         Seconds without a worker after which the command ends.
     time_limit : float, optional
         Seconds that a recording may take.
+    shard : Shard
+        The part of the rows of a table that is worked on.
     """
 
     jobs: int = 0
@@ -64,6 +67,7 @@ class Work(NamedTuple):
     cluster: str | None = None
     cluster_wait: float = WAIT_SECONDS
     time_limit: float | None = None
+    shard: Shard = Shard(1, 1)
 
     def on_cluster(self, command: str, reporter: Reporter) -> ClusterRun:
         """Return how a command uses a cluster; its items are pairs of a path and what else is known."""
@@ -155,8 +159,7 @@ class OutputOptions:
         """Return the names of the recordings in the results; bytes that are not UTF-8 become U+FFFD."""
         named = zip(recordings, ids(recordings), strict=True)
         return [
-            RecordingName(as_utf8(str(each.path)), as_utf8(id), each.channel, as_utf8(each.speaker))
-            for each, id in named
+            RecordingName(as_utf8(each.place), as_utf8(id), each.channel, as_utf8(each.speaker)) for each, id in named
         ]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import Dereverberated
-from speechctc.audio.recordings import Recording, find_recordings, left_out
+from speechctc.audio.recordings import Named, Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
 from speechctc.core.errors import InputError, counted_alike, first_few
 from speechctc.core.parallel import each_within, time_limit
@@ -58,7 +58,7 @@ class LivePhones:
 
 def decode(
     recogniser: Decoder,
-    arguments: Sequence[Path],
+    arguments: Sequence[Named],
     options: OutputOptions,
     reporter: Reporter,
     work: Work = Work(),  # noqa: B008

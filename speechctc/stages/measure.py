@@ -16,7 +16,7 @@ import numpy as np
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
-from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
+from speechctc.audio.recordings import Named, Recording, Siblings, find_recordings, left_out
 from speechctc.core import written
 from speechctc.core.errors import InputError, optional, with_extra
 from speechctc.core.files import sha256
@@ -134,7 +134,7 @@ class Summary:
 
 
 def measure(
-    arguments: Sequence[Path], choice: Choice, options: OutputOptions, summary: Summary, reporter: Reporter
+    arguments: Sequence[Named], choice: Choice, options: OutputOptions, summary: Summary, reporter: Reporter
 ) -> int:
     """Write the rows of all labelled phones; return the exit status: 0, 1 if some recordings failed, 2 if all failed.
 
@@ -158,8 +158,10 @@ def measure(
     """
     what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
     optional("parselmouth", what, with_extra("measure"))
-    is_table = len(arguments) == 1 and arguments[0].suffix.lower() in ENDINGS
-    recordings = _of_table(arguments[0], reporter) if is_table else find_recordings(arguments)
+    only = arguments[0] if len(arguments) == 1 else None
+    is_table = isinstance(only, Path) and only.suffix.lower() in ENDINGS
+    recordings = _of_table(only, reporter) if isinstance(only, Path) and is_table else find_recordings(arguments)
+    recordings = choice.work.shard.take(recordings) if is_table else recordings
     if not recordings:
         raise InputError("no recording to measure", "name one")
     reporter.note(*left_out(arguments))
