@@ -80,10 +80,10 @@ def fetch(addresses: Sequence[str], advance: Callable[[int], object]) -> dict[st
     InputError
         fsspec or the package of the store is not installed, or the folder cannot be used.
     """
-    folder, systems = cache_folder(), {}
+    folder, systems = cache_folder(), dict[str, Any]()
     for address in addresses:
         if (scheme := address.partition(":")[0]) not in systems:
-            systems[scheme] = _system(address)
+            systems[scheme] = system_of(address)
     found = {}
     results = map_in_threads(partial(_fetched, systems, folder), addresses, AT_A_TIME)
     for address, result in zip(addresses, results, strict=True):
@@ -92,7 +92,7 @@ def fetch(addresses: Sequence[str], advance: Callable[[int], object]) -> dict[st
     return found
 
 
-def _system(address: str) -> Any:
+def system_of(address: str) -> Any:
     """Return fsspec's file system of an address."""
     scheme = address.partition(":")[0]
     fsspec = optional("fsspec", f"{address}: fsspec is not installed, which reads it", with_extra("stores"))
@@ -119,9 +119,9 @@ def _fetched(systems: dict[str, Any], folder: Path, address: str) -> Path:
     except InputError:
         raise
     except Exception as error:  # each store has errors of its own
-        said = " ".join(str(error).split()) or type(error).__name__
+        why = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"{address}: cannot be read: {said}", "check the address, the network and your rights"
+            f"{address}: cannot be read: {why}", "check the address, the network and your rights"
         ) from None
 
 

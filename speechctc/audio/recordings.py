@@ -105,10 +105,9 @@ def find_recordings(arguments: Iterable[Named], channel: int | None = None) -> l
     found: dict[Path, Recording] = {}
     places: dict[Path, Path] = {}
     arguments = list(arguments)
-    known = [each for each in arguments if isinstance(each, Recording)]
-    if known:
+    if known := [each for each in arguments if isinstance(each, Recording)]:
         return known
-    for argument in arguments:
+    for argument in (each for each in arguments if not isinstance(each, Recording)):
         for path, below, address in _expand(argument):
             name = Path(os.path.relpath(path, below)) if address is not None else path.relative_to(below or path.parent)
             named = name.with_suffix("") if name.suffix else name

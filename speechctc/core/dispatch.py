@@ -100,7 +100,7 @@ class Begun:
     pool: Pool
     item: Any
     name: str
-    tried: list[tuple[str, str]] = field(default_factory=list)  # the worker, and what went wrong there
+    tried: list[tuple[str, InputError | str]] = field(default_factory=list)  # the worker, and what went wrong there
     seat: Seat | None = None
     future: Any = None
     began: float | None = None  # since when its worker has a thread for it
@@ -250,7 +250,7 @@ class Pool:
                 self.run.warn(f"{what}: {why.what}")
         begun.finish(value)
 
-    def again(self, begun: Begun, seat: Seat, why: Any) -> None:
+    def again(self, begun: Begun, seat: Seat, why: InputError | str) -> None:
         """Give an item that failed to another worker, or give it up."""
         begun.tried.append((seat.address, why))
         others = [each for each in self.seats if each not in {address for address, _ in begun.tried}]

@@ -79,7 +79,11 @@ class Reporter:
             return
         if not self.console.is_terminal:
             with _Log(self, what, total) as log:
-                yield log.advance
+                self._status = log.tell
+                try:
+                    yield log.advance
+                finally:
+                    self._status = None
             return
         name, beside = (TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[text]}"))
         columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
@@ -106,7 +110,7 @@ class _Log:
     """Prints a line a minute on how far the work is, from a thread of its own: also while nothing gets done."""
 
     def __init__(self, reporter: Reporter, what: str, total: int) -> None:
-        self.reporter, self.what, self.total, self.done = reporter, what, total, 0
+        self.reporter, self.what, self.total, self.done, self.text = reporter, what, total, 0, ""
         self.began, self.ended = time.monotonic(), threading.Event()
         self.thread = threading.Thread(target=self._print, daemon=True)
 
@@ -121,6 +125,9 @@ class _Log:
     def advance(self, steps: int = 1, text: str = "") -> None:
         self.done += steps
 
+    def tell(self, text: str) -> None:
+        self.text = text
+
     def _print(self) -> None:
         while not self.ended.wait(LINE_SECONDS):
             self.reporter.note(self.line(time.monotonic() - self.began))
@@ -131,7 +138,8 @@ class _Log:
         parts += [f"about {_clock(left / rate)} to go"] if rate and left else []
         parts += [f"{self.reporter.failed:,} failed"] if self.reporter.failed else []
         memory = resident_mib()
-        return ", ".join(parts + ([f"{memory:,.0f} MiB"] if memory else []))
+        parts += [f"{memory:,.0f} MiB"] if memory else []
+        return ", ".join([*parts, self.text] if self.text else parts)
 
 
 def _clock(seconds: float) -> str:

@@ -519,8 +519,9 @@ def find_tasks(
             reporter.note(*chosen_outside(given, _base(given), (task.recording.path for task in tasks)))
         return _noted(tasks, reporter)
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
-        arguments = [find_media(given, read_eaf(given).media)[0]]
-        reporter.note(*chosen_outside(given, given.parent, arguments))
+        media = find_media(given, read_eaf(given).media)[0]
+        arguments = [media]
+        reporter.note(*chosen_outside(given, given.parent, [media]))
     recordings = find_recordings(arguments)
     reporter.note(*left_out(arguments))
     if not recordings:

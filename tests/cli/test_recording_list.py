@@ -4,6 +4,8 @@ import functools
 import http.server
 import io
 import json
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from speechctc.audio.addresses import address_of, name_of_address
 from speechctc.audio.recording_list import Shard
 from speechctc.audio.recordings import Listed, find_recordings
 from tests.command import Command, one_line_error
+from tests.forked import ROOT
 from tests.tiny_model import write_song
 
 SONGS = {"a/1": ["low"], "a/2": ["mid", "top"], "b/1": ["top"], "b/2": ["low", "mid"], "b/3": ["mid"]}
@@ -114,28 +117,17 @@ def test_addresses() -> None:
 
 
 @pytest.fixture
-def memory(talks: Path) -> Iterator[dict[str, int]]:
-    """Put the recordings into fsspec's memory, and count how often each is opened."""
+def memory(talks: Path) -> Iterator[None]:
+    """Put the recordings into fsspec's memory."""
     fsspec = pytest.importorskip("fsspec")
     system = fsspec.filesystem("memory")
     for name in SONGS:
         system.pipe_file(f"/store/{name}.wav", (talks / f"{name}.wav").read_bytes())
-    opened: dict[str, int] = {}
-    real = type(system)._open
-
-    def counted(self: object, path: str, mode: str = "rb", **more: object) -> object:
-        opened[path] = opened.get(path, 0) + 1
-        return real(self, path, mode, **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(system), "_open", counted)
-        yield opened
+    yield
     system.rm("/store", recursive=True)
 
 
-def test_a_store_is_read_as_files_are_and_named_by_its_addresses(
-    speechctc: Command, talks: Path, memory: dict[str, int]
-) -> None:
+def test_a_store_is_read_as_files_are_and_named_by_its_addresses(speechctc: Command, talks: Path, memory: None) -> None:
     names = [f"memory://store/{name}.wav" for name in SONGS]
     Path("list.txt").write_text("\n".join([*names, "memory://store/gone.wav"]))
     done = speechctc("decode", "--recordings", "list.txt", "--format", "json", "--manifest", "run.jsonl")
@@ -156,24 +148,19 @@ def test_a_store_is_read_as_files_are_and_named_by_its_addresses(
 def test_a_recording_is_read_again_only_if_it_changed(talks: Path) -> None:
     pytest.importorskip("fsspec")
     place, address = talks / "a/1.wav", f"file://{talks / 'a/1.wav'}"
-    opened: list[str] = []
-    real = addresses._read
 
-    def read(*given: object) -> Path:
-        opened.append("")
-        return real(*given)  # type: ignore[arg-type]
+    def fetched() -> Path:
+        found = addresses.fetch([address], lambda steps: None)[address]
+        assert isinstance(found, Path) and found.read_bytes() == place.read_bytes()
+        return found
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(addresses, "_read", read)
-        first = addresses.fetch([address], lambda steps: None)[address]
-        assert isinstance(first, Path) and first.read_bytes() == place.read_bytes() and first.suffix == ".wav"
-        assert addresses.fetch([address], lambda steps: None)[address] == first and len(opened) == 1
-        first.write_bytes(b"damaged")
-        assert addresses.fetch([address], lambda steps: None)[address] == first and len(opened) == 2
-        assert first.read_bytes() == place.read_bytes()
-        write_song(place, ["top"])
-        second = addresses.fetch([address], lambda steps: None)[address]
-    assert isinstance(second, Path) and second != first and second.read_bytes() == place.read_bytes()
+    first = fetched()
+    number = first.stat().st_ino
+    assert first.suffix == ".wav" and fetched() == first and first.stat().st_ino == number  # not read again
+    first.write_bytes(b"damaged")
+    assert fetched() == first and first.stat().st_ino != number
+    write_song(place, ["top"])
+    assert fetched() != first
     (talks.parent / "cache/recordings").chmod(0o777)
     with pytest.raises(addresses.InputError, match="others may write to it"):
         addresses.fetch([address], lambda steps: None)
@@ -199,8 +186,7 @@ def test_no_table_and_no_manifest_leads_to_an_address(
     def never(*given: object) -> None:
         raise AssertionError("a store was asked")
 
-    monkeypatch.setattr(addresses, "_system", never)
-    monkeypatch.setattr(addresses, "_fetched", never)
+    monkeypatch.setattr(addresses, "system_of", never)
     Path("table.tsv").write_text("id\taudio\tphones\na\tfile:///etc/passwd\tlow\nb\ts3://bucket/a.wav\tlow\n")
     done = speechctc("align", "--transcripts", "table.tsv")
     assert done.status == 2 and "not there" in done.err
@@ -212,3 +198,20 @@ def test_no_table_and_no_manifest_leads_to_an_address(
     assert speechctc("decode", "https:/host/a.wav").out == "low\n"
     Path("list.txt").write_text("https:/host/a.wav\n")  # as find prints it
     assert speechctc("decode", "--recordings", "list.txt").out == "low\n"
+
+
+def test_the_script_for_arrays_of_slurm_does_each_recording_once(speechctc: Command, talks: Path) -> None:
+    text = (ROOT / "docs/guide/decoding.md").read_text(encoding="utf-8")
+    (script,) = [block for block in text.split("\n\n") if "#SBATCH --array" in block]
+    size = int(script.partition("--array=1-")[2].split()[0])
+    Path("list.txt").write_text("\n".join(f"talks/{name}.wav" for name in SONGS))
+    told = 'speechctc() { printf "%s\\n" "$@"; }\n' + script
+    for task in range(1, len(SONGS) + 1):
+        environment = os.environ | {"SLURM_ARRAY_TASK_ID": str(task)}
+        words = subprocess.run(["bash", "-c", told], env=environment, capture_output=True, text=True, check=True).stdout
+        given = words.splitlines()
+        at = given.index("--model")
+        assert given[given.index("--shard") + 1] == f"{task}/{size}"
+        assert speechctc(*given[:at], *given[at + 2 :]).status == 0  # the model of these tests
+    assert {str(each.relative_to("results"))[:-9] for each in Path("results").rglob("*.TextGrid")} == {*SONGS}
+    assert len([*Path().glob("done-*.jsonl")]) == len(SONGS)
