@@ -163,8 +163,13 @@ def _work(given: Recordings) -> Work:
     """Return what is computed of recordings, and where."""
     from speechctc.inference.output import Work
 
-    where = {"cluster": given.cluster, "cluster_wait": given.cluster_wait, "time_limit": given.time_limit}
-    return Work(given.jobs, channel=given.channel, **where)
+    return Work(
+        given.jobs,
+        channel=given.channel,
+        cluster=given.cluster,
+        cluster_wait=given.cluster_wait,
+        time_limit=given.time_limit,
+    )
 
 
 def _output(given: Recordings, scored: bool = False) -> OutputOptions:

@@ -13,7 +13,7 @@ from speechctc.inference import output
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.recogniser import Recogniser
 from tests.command import Command, one_line_error
-from tests.inference.test_folder_cmn import write_song
+from tests.tiny_model import write_song
 
 SONGS = {"a": ["low"], "b": ["mid", "top"], "c": ["top"], "d": ["low", "mid"]}
 ROWS = {"text": "txt", "tsv": "tsv", "csv": "csv", "ctm": "ctm", "json": "json"}

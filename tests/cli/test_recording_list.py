@@ -18,6 +18,7 @@ from speechctc.audio import addresses
 from speechctc.audio.addresses import address_of, name_of_address
 from speechctc.audio.recording_list import Shard
 from speechctc.audio.recordings import Listed, find_recordings
+from speechctc.core.errors import InputError
 from tests.command import Command, one_line_error
 from tests.forked import ROOT
 from tests.tiny_model import write_song
@@ -162,7 +163,7 @@ def test_a_recording_is_read_again_only_if_it_changed(talks: Path) -> None:
     write_song(place, ["top"])
     assert fetched() != first
     (talks.parent / "cache/recordings").chmod(0o777)
-    with pytest.raises(addresses.InputError, match="others may write to it"):
+    with pytest.raises(InputError, match="others may write to it"):
         addresses.fetch([address], lambda steps: None)
 
 
