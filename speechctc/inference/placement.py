@@ -165,6 +165,8 @@ def _place(compiled: CompiledTranscript, posteriors: Posteriors, watch: Watch | 
     if band.cells <= EXACT_CELLS:
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True)
+    reach: NDArray[np.int64]
+    further: NDArray[np.int64]
     reach, further = (np.full(frames, each) for each in REACH)
     while True:
         band = anchored_band(compiled, posteriors, reach, further)
