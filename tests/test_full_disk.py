@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +17,6 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording
 from speechctc.corpora import synthetic
 from speechctc.inference.manifest import Manifest
-from speechctc.inference.output import OutputOptions, opened_out
 from speechctc.studio.sound import Waveform
 from speechctc.studio.studio import recover
 from tests.command import Command, one_line_error
@@ -98,20 +97,13 @@ def test_decoding(speechctc: Command, beside_latest: Path) -> None:
     assert done == {"0.json": 40, "1.json": 40, "2.json": 40}
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
-def test_standard_output_and_the_manifest_are_named(
-    speechctc: Command, beside_latest: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_manifest_is_named_and_has_no_half_lines(beside_latest: Path) -> None:
     write_song(beside_latest / "a.wav", ["low", "mid"] * 20)
     with full(20), pytest.raises(OSError, match="run.jsonl"):
         manifest = Manifest(beside_latest / "run.jsonl")
         manifest.begin([recording := Recording(Path("a.wav"), Path("a"))], lambda each: "", None)
         manifest.add(recording)
     assert (beside_latest / "run.jsonl").read_bytes() == b""  # no half of a line
-    with suppress(OSError), open("/dev/full", "w", encoding="utf-8") as out, monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", out)
-        with pytest.raises(OSError, match="standard output"), opened_out(OutputOptions()) as place:
-            place.write("x" * 100000)
 
 
 def test_sound_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

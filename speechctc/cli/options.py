@@ -39,10 +39,7 @@ def say(message: str) -> None:
 
 def show(text: str, err: bool = False) -> None:
     """Print lines; control characters in them, from files or names, are escaped."""
-    from speechctc.core.files import STDOUT, named
-
-    with named(STDOUT):
-        typer.echo(printable(text, keep="\n\t"), err=err)
+    typer.echo(printable(text, keep="\n\t"), err=err)
 
 
 def new_reporter() -> Reporter:

@@ -46,7 +46,6 @@ _NO_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _MASK = os.umask(0o077)  # it can only be read by setting it
 os.umask(_MASK)
 
-STDOUT = Path("standard output")  # as messages call it
 TIMEOUT = 86400.0  # seconds without a change after which a draft is removed
 
 # What a file system answers that cannot flush, or has no locks.

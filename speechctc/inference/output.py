@@ -23,7 +23,7 @@ from speechctc.audio.sound_file import channels_differ
 from speechctc.core import written
 from speechctc.core.dispatch import WAIT_SECONDS, ClusterRun
 from speechctc.core.errors import InputError, as_utf8, counted_alike, plural, printable
-from speechctc.core.files import STDOUT, is_special, named
+from speechctc.core.files import is_special
 from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.formats import WRITERS, Kept, Layout, RecordingName, Writer
@@ -554,8 +554,7 @@ class _Terminal(io.TextIOBase):
 def opened_out(options: OutputOptions) -> Iterator[TextIO]:
     """Open the output file, or standard output if there is none."""
     if options.file is None:
-        with named(STDOUT):
-            yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
+        yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
         return
     with written.opened(options.file, options.overwrite) as file:
         yield file
