@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import torch
     from torch import Tensor
 
     from speechctc.config.schema import Config, CorpusConfig
     from speechctc.core.errors import InputError
+    from speechctc.core.own_net import OwnNet
+    from speechctc.core.plugins import Group
     from speechctc.core.progress import Reporter
     from speechctc.corpora.corpus import Corpus
     from speechctc.features.extractor import FeatureExtractor
@@ -20,9 +24,13 @@ if TYPE_CHECKING:
     from speechctc.stages.evaluate import Evaluation
     from speechctc.stages.extract import SplitSummary
     from speechctc.stages.train_runs import Trained
+    from speechctc.training.records import EpochRecord, OnEpoch, OnStep, StepRecord
 
 __all__ = [
+    "EpochRecord",
     "InputError",
+    "OwnNet",
+    "StepRecord",
     "__version__",
     "evaluate",
     "extract",
@@ -30,21 +38,32 @@ __all__ = [
     "register_augmentation",
     "register_corpus",
     "register_features",
+    "register_model",
+    "register_optimizer",
+    "register_schedule",
     "train",
 ]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Return `InputError`, which is loaded when it is asked for: the loss alone needs nothing of the package."""
+    """Return a class, whose module is loaded when it is asked for: the loss alone needs nothing of the package."""
     if name == "InputError":
         from speechctc.core.errors import InputError
 
         return InputError
+    if name == "OwnNet":
+        from speechctc.core.own_net import OwnNet
+
+        return OwnNet
+    if name in ("EpochRecord", "StepRecord"):
+        import speechctc.training.records as records
+
+        return getattr(records, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
+def load(model: str | Path | None = None, device: str | torch.device = "auto") -> Recogniser:
     """Load a trained model to decode and align with.
 
     Parameters
@@ -53,7 +72,8 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
         The folder of a run (its best checkpoint is used) or of a checkpoint; ``"english"`` or
         ``"ipa"``: a bundled model, unless a folder of that name in the working directory has a model, of which a
         warning tells. Default: the latest run in the working directory, or else ``"english"``.
-    device : {"auto", "cpu", "cuda"}
+    device : str or torch.device
+        ``"auto"`` (a GPU where there is one), ``"cpu"``, ``"cuda"``, or a GPU by its number: ``"cuda:1"``.
 
     Returns
     -------
@@ -63,7 +83,7 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     Raises
     ------
     InputError
-        There is no such model, or it is damaged.
+        There is no such model or device, or the model is damaged.
 
     Examples
     --------
@@ -82,25 +102,31 @@ def load(model: str | Path | None = None, device: str = "auto") -> Recogniser:
     bundled = bundled_folder(model)
     if bundled is not None and (own := find_checkpoint(Path(bundled.name))) != bundled:
         warnings.warn(f"{model!s}: the model in the folder {own.resolve()}, not the bundled one", stacklevel=2)
-    return Recogniser.load(model, device)
+    return Recogniser.load(model, str(device))
 
 
 def extract(
-    config: str | Path | Config, settings: Sequence[str] = (), reporter: Reporter | None = None
+    config: str | Path | Config | Mapping[str, Any],
+    settings: str | Sequence[str] = (),
+    reporter: Reporter | None = None,
+    prune: bool = False,
 ) -> list[SplitSummary]:
-    """Compute the features of a corpus, as ``speechctc extract`` does; called again after an interruption, go on.
+    """Compute the features of a corpus that are not there yet, as ``speechctc extract`` does.
 
     Several processes work on it, and they import the script that calls this: it does so under
     ``if __name__ == "__main__":``.
 
     Parameters
     ----------
-    config : str, Path or Config
-        A YAML file, or the name of a config of the package (``"demo"``).
-    settings : sequence of str
-        Replace keys of the config: ``["corpus.root=recordings"]``.
+    config : str, Path, Config or mapping
+        A YAML file, or the name of a config of the package (``"demo"``); or what such a file has, as plain values:
+        ``{"base": "demo", "run": "runs/mine"}``.
+    settings : str or sequence of str
+        Replace keys of the config: ``["corpus.root=recordings"]``; a text is a single one.
     reporter : Reporter, optional
         Receives notes, warnings and progress; by default they go to standard error.
+    prune : bool
+        Remove the features there that neither this corpus nor these settings use.
 
     Returns
     -------
@@ -110,16 +136,21 @@ def extract(
     Raises
     ------
     InputError
-        As the command says: no such config or corpus, nothing in it can be used, features of another config.
+        As the command says: no such config or corpus, nothing in it can be used, features of an earlier layout.
     """
-    _check_torch()
+    _begin()
     from speechctc.stages.extract import extract as run
 
-    return run(_config(config, settings), _reporter(reporter))
+    return run(_config(config, settings), _reporter(reporter), prune)
 
 
 def train(
-    config: str | Path | Config, settings: Sequence[str] = (), resume: bool = False, reporter: Reporter | None = None
+    config: str | Path | Config | Mapping[str, Any],
+    settings: str | Sequence[str] = (),
+    resume: bool = False,
+    reporter: Reporter | None = None,
+    on_epoch: OnEpoch | None = None,
+    on_step: OnStep | None = None,
 ) -> Trained:
     """Train a net on extracted features, as ``speechctc train`` does.
 
@@ -129,6 +160,12 @@ def train(
         As for `extract`.
     resume : bool
         Go on with the run, if there is one.
+    on_epoch : callable, optional
+        Called with each epoch's `EpochRecord`, when its state is saved. If it returns true, training ends there;
+        `resume` goes on. What it raises ends the training, too, and is raised. Of several processes the first calls it.
+    on_step : callable, optional
+        As `on_epoch`, after each step of the optimiser, with its `StepRecord`; an epoch that it ends is scored on dev.
+        On a GPU every step then waits for its loss.
 
     Returns
     -------
@@ -138,20 +175,27 @@ def train(
     Raises
     ------
     InputError
-        As the command says: there are no features, the run's folder is in use, the loss became NaN.
+        As the command says: there are no features, the run's folder is in use, the loss became NaN; or no folder is
+        named for the run.
     speechctc.stages.train.Stopped
         Ctrl-C or SIGTERM came, in the main thread; the state is saved, and `resume` goes on.
     """
-    _check_torch()
+    _begin()
+    from speechctc.config.schema import NO_RUN
+    from speechctc.core.errors import InputError
     from speechctc.stages.train_runs import train as run
+    from speechctc.training.records import Callbacks
 
-    return run(_config(config, settings), resume, _reporter(reporter))
+    whole = _config(config, settings)
+    if whole.run == NO_RUN:
+        raise InputError("the config names no folder for the run", 'set run, for example ["run=runs/mine"]')
+    return run(whole, resume, _reporter(reporter), Callbacks(on_step, on_epoch))
 
 
 def evaluate(
     model: str | Path | Recogniser | None = None,
     split: str = "test",
-    settings: Sequence[str] = (),
+    settings: str | Sequence[str] = (),
     reporter: Reporter | None = None,
 ) -> Evaluation:
     """Score a model on a split of its corpus, as ``speechctc evaluate`` does.
@@ -161,7 +205,7 @@ def evaluate(
     model : str, Path or Recogniser, optional
         A run's folder or a checkpoint's, or what `load` returned. Default: the latest run in the working directory.
     split : {"train", "dev", "test"}
-    settings : sequence of str
+    settings : str or sequence of str
         Replace keys of the model's config: ``["corpus.kind=textgrid", "corpus.root=unseen"]`` scores another corpus.
     reporter : Reporter, optional
         As for `extract`.
@@ -183,7 +227,7 @@ def evaluate(
 
     if not isinstance(model, Recogniser):
         model = Recogniser.load(find_checkpoint(None if model is None else Path(model)))
-    return run(model, split, settings, reporter)
+    return run(model, split, [settings] if isinstance(settings, str) else settings, reporter)
 
 
 def register_features(name: str, kind: type[FeatureExtractor]) -> None:
@@ -237,26 +281,102 @@ def register_augmentation(name: str, change: Callable[..., Tensor]) -> None:
     _register("augmentation", name, change)
 
 
-def _register(group: Literal["features", "corpus", "augmentation"], name: str, made: Any) -> None:
+def register_model(name: str, build: Callable[..., OwnNet]) -> None:
+    """Add a net of one's own under the name that ``model.kind`` has for it; see `register_features`.
+
+    It is trained, resumed, exported and decoded as the package's own. torch computes it, on a CPU too.
+
+    Parameters
+    ----------
+    name : str
+    build : callable
+        Called as ``build(inputs, classes, **options)`` with the values of a frame, the number of phones and the blank,
+        and what the config has in ``model.options``; returns an `OwnNet`: the module, its stride, and what it sees.
+        Entry points: ``speechctc.model``.
+
+    Examples
+    --------
+    >>> import speechctc, torch
+    >>> def build(inputs, classes, width=64):
+    ...     layers = torch.nn.Linear(inputs, width), torch.nn.ReLU(), torch.nn.Linear(width, classes)
+    ...     return speechctc.OwnNet(torch.nn.Sequential(*layers), stride=1, sees=(0, 0))
+    >>> speechctc.register_model("two-layers", build)
+    """
+    _register("model", name, build)
+
+
+def register_optimizer(name: str, make: Callable[..., torch.optim.Optimizer]) -> None:
+    """Add an optimiser under the name that ``train.optimizer`` has for it; see `register_features`.
+
+    Those of ``torch.optim`` need no call: their classes' names are known.
+
+    Parameters
+    ----------
+    name : str
+    make : callable
+        A subclass of `torch.optim.Optimizer`, or a function, called as ``make(groups, lr=lr, **options)``: groups of
+        parameters as torch has them, the highest rate, and ``train.optimizer_options``. A rate that it gives a group is
+        kept as a multiple of the training's. Its state may have tensors and numbers. Entry points:
+        ``speechctc.optimizer``.
+    """
+    _register("optimizer", name, make)
+
+
+def register_schedule(name: str, factor: Callable[..., float]) -> None:
+    """Add a schedule of the learning rate under the name that ``train.schedule`` has for it; see `register_features`.
+
+    Those of ``torch.optim.lr_scheduler`` need no call: their classes' names are known.
+
+    Parameters
+    ----------
+    name : str
+    factor : callable
+        Called as ``factor(step, done, **options)`` with the steps and the share of the stage that are done, and
+        ``train.schedule_options``; returns a multiple of ``train.lr``. Entry points: ``speechctc.schedule``.
+    """
+    _register("schedule", name, factor)
+
+
+def _register(group: Group, name: str, made: Any) -> None:
     import speechctc.core.plugins as plugins
     from speechctc.config.schema import KEYS_OF_KIND, KINDS, AugmentConfig
+    from speechctc.core.own_net import OWN
 
-    taken = {"features": KINDS, "corpus": KEYS_OF_KIND, "augmentation": AugmentConfig.model_fields}
+    taken = {
+        "features": KINDS,
+        "corpus": KEYS_OF_KIND,
+        "augmentation": AugmentConfig.model_fields,
+        "model": OWN,
+        "optimizer": plugins.OPTIMIZERS,
+        "schedule": plugins.SCHEDULES,
+    }
     plugins.register(group, name, made, taken[group])
 
 
-def _check_torch() -> None:
+def _begin() -> None:
+    """Refuse work without torch, and that of a script which a worker process only imports."""
     from speechctc.core.errors import check_torch
+    from speechctc.core.parallel import end_if_imported_by_worker
 
+    end_if_imported_by_worker()
     check_torch()
 
 
-def _config(config: str | Path | Config, settings: Sequence[str]) -> Config:
-    from speechctc.config.load import load_config, override, parse_config
+def _config(config: str | Path | Config | Mapping[str, Any], settings: str | Sequence[str]) -> Config:
+    from speechctc.config.load import config_of, load_config, override, parse_config
+    from speechctc.config.schema import Config
+    from speechctc.core.errors import InputError
 
+    settings = [settings] if isinstance(settings, str) else settings
     if isinstance(config, (str, Path)):
         return load_config(config, settings)
-    return parse_config(override(config.to_dict(), settings), "the config", settings) if settings else config
+    if isinstance(config, Config):
+        return parse_config(override(config.to_dict(), settings), "the config", settings) if settings else config
+    if isinstance(config, Mapping):
+        return config_of(config, settings)
+    raise InputError(
+        f"{config!r:.60} is no config", "give a YAML file, the name of a config, or a dict of its sections"
+    )
 
 
 def _reporter(reporter: Reporter | None) -> Reporter:

@@ -17,8 +17,8 @@ from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording
 from speechctc.corpora import synthetic
 from speechctc.inference.manifest import Manifest
+from speechctc.studio.microphone import recover
 from speechctc.studio.sound import Waveform
-from speechctc.studio.studio import recover
 from tests.command import Command, one_line_error
 from tests.studio.folders import client_of
 from tests.tiny_model import write_song
@@ -122,14 +122,27 @@ def test_sound_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path, mo
         acts[0]()
 
 
-def test_what_a_microphone_recorded_stays_until_there_is_space(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["no space", "the disk fails"])
+def test_what_a_microphone_recorded_needs_no_space_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """And stays as it is if it cannot be flushed."""
     write_song(tmp_path / "a.wav", ["low"])
+
+    def failing(handle: int) -> None:
+        raise OSError(5, "Input/output error")
+
     with client_of(tmp_path) as (client, _):
         name = client.post("/api/microphone/start", json={"rate": 8000}).json()["name"]
         block, headers = np.full(4000, 0.25, "<f4").tobytes(), {"content-type": "application/octet-stream"}
         client.post("/api/microphone/block", content=block, headers=headers)
-        with full(8020):  # the samples fit, a WAV file of them does not
+        with full(8020), monkeypatch.context() as patch:  # the samples are there; not one more byte would fit
+            if fault == "the disk fails":
+                patch.setattr("os.fsync", failing)
             ended = client.post("/api/microphone/stop")
-    assert ended.status_code == 400 and "what was recorded stays there as it is" in ended.json()["error"]
-    assert [path.name for path in recover(tmp_path)] == [name]
+    if fault == "no space":
+        assert ended.json()["name"] == name and recover(tmp_path) == []
+    else:
+        assert ended.status_code == 400 and "what was recorded stays there as it is" in ended.json()["error"]
+        assert [path.name for path in recover(tmp_path)] == [name]
     assert sound_file.info(tmp_path / name).frames == 4000

@@ -14,6 +14,7 @@ from speechctc.phones.notations import from_praat
 
 _WILD = {"*": ".*", "?": "."}
 MAX_OVERLAP = 0.001  # seconds of overlap between neighbours that rounding explains
+MAX_DIFFERENCE = 0.05  # seconds between a recording and its TextGrid that codecs and rounding explain
 PHN_RATE = 16000  # Hz, of TIMIT; for .PHN files without their recording
 MAX_DIGITS = 18  # digits of a sample number: Python reads no number of more than 4300
 
@@ -38,6 +39,10 @@ class Tier(NamedTuple):
         The participant of a tier of ELAN, or ``""``.
     timed : bool
         The times are those of the file. False: ELAN has none for these labels, which share the time of their parent.
+    problem : str
+        Why the tier cannot be read, though others of the file can, or ``""``. It has no entries then.
+    note : str
+        What the user should know about how the tier was read, or ``""``.
     """
 
     name: str
@@ -45,13 +50,58 @@ class Tier(NamedTuple):
     entries: list[Interval]
     speaker: str = ""
     timed: bool = True
+    problem: str = ""
+    note: str = ""
 
 
 class TextGrid(NamedTuple):
-    """All tiers of a file, and what the user should know about how it was read, or ``""``."""
+    """All tiers of a file, what the user should know about how it was read, or ``""``, and its own begin and end, s."""
 
     tiers: list[Tier]
     note: str
+    start: float
+    end: float
+
+    def begins_at(self, seconds: float) -> float:
+        """Return the time in the file, in seconds, at which a recording of a length begins.
+
+        A part that was extracted in Praat with its times begins elsewhere than at 0; so does its TextGrid, but not its
+        recording. If the TextGrid's length is nearer to that of the recording than its end is, it begins at its start.
+        """
+        off = abs(self.end - self.start - seconds)
+        return self.start if off <= MAX_DIFFERENCE and off + MAX_OVERLAP < abs(self.end - seconds) else 0.0
+
+    def domain_note(self, path: Path, seconds: float) -> str:
+        """Return what the user should know of a file's begin and end beside a recording of a length, or ``""``."""
+        if start := self.begins_at(seconds):
+            return f"{path}: goes from {start:.2f} s on, and is as long as the recording: its times count from there"
+        if abs(self.end - seconds) <= MAX_DIFFERENCE:
+            return ""
+        own = f"{path}: goes from {self.start:.2f} to {self.end:.2f} s, and the recording has {seconds:.2f} s"
+        return f"{own}; check that they belong together"
+
+    def of_recording(self, path: Path, seconds: float) -> TextGrid:
+        """Return the file with times that count from the begin of a recording of a length, and a note if they do not.
+
+        Parameters
+        ----------
+        path : Path
+            Of the file, for the note.
+        seconds : float
+            Length of the recording.
+        """
+        shift = -self.begins_at(seconds)
+        tiers = [shifted(tier, shift) for tier in self.tiers]
+        note = "; ".join(filter(None, (self.note, self.domain_note(path, seconds))))
+        return TextGrid(tiers, note, self.start + shift, self.end + shift)
+
+
+def shifted(tier: Tier, seconds: float) -> Tier:
+    """Return a tier whose entries are later by this time."""
+    if not seconds:
+        return tier
+    entries = [Interval(start + seconds, end + seconds, label) for start, end, label in tier.entries]
+    return tier._replace(entries=entries)
 
 
 def choose_tier(tiers: Sequence[Tier], path: Path, name: str) -> Tier:
@@ -125,8 +175,10 @@ def in_order(tier: Tier, path: Path) -> Tier:
     Raises
     ------
     InputError
-        Intervals end before they begin, or overlap.
+        The tier cannot be read; intervals end before they begin, or overlap.
     """
+    if tier.problem:
+        raise InputError(f"{path}: damaged: the tier {tier.name!r}: {tier.problem}", f"repair it in {_by(path)}")
     ordered = sorted((each for each in tier.entries if each.label), key=lambda each: (each.start, each.end))
     for entry in ordered:
         if not (-MAX_OVERLAP <= entry.start <= entry.end < float("inf")):
@@ -218,13 +270,13 @@ def read_tiers(path: Path) -> TextGrid:
         if is_binary or text.lstrip().startswith(CHRONOLOGICAL):
             what = f"{path}: a {'binary' if is_binary else 'chronological'} TextGrid, which is not read"
             raise InputError(what, "open it in Praat and save it with 'Save as text file'")
-        tiers = _long_or_short(text)
+        tiers, start, end = _long_or_short(text)
     except InputError:
         raise
     except Exception as error:  # files that are not TextGrids raise errors of many types
         reason = " ".join(str(error).split())[:80] or type(error).__name__
         raise InputError(f"{path}: not a TextGrid ({reason})", "save it again in Praat") from None
-    return TextGrid(tiers, note)
+    return TextGrid(tiers, note, start, end)
 
 
 def read_textgrid(path: Path, tier: str) -> list[Interval]:
@@ -247,14 +299,21 @@ def read_textgrid(path: Path, tier: str) -> list[Interval]:
     InputError
         The file does not exist or is not a TextGrid, the tier does not exist or has points, or intervals overlap.
     """
-    chosen = choose_tier(read_tiers(path).tiers, path, tier)
+    return intervals_of(read_tiers(path).tiers, path, tier)
+
+
+def intervals_of(tiers: Sequence[Tier], path: Path, tier: str) -> list[Interval]:
+    """Return the labelled intervals of a tier of a file that was read; see `read_textgrid`."""
+    chosen = choose_tier(tiers, path, tier)
     if chosen.points:
         raise InputError(f"{path}: the tier {chosen.name!r} has points, not intervals", "name another tier")
     return [each._replace(label=nfc(each.label)) for each in chosen.entries]
 
 
-def _long_or_short(text: str) -> list[Tier]:
+def _long_or_short(text: str) -> tuple[list[Tier], float, float]:
     """Read the long and short text formats: to Praat, all but strings and free-standing numbers is a comment in both.
+
+    Returns the tiers, and the file's own start and end.
 
     Raises
     ------
@@ -276,7 +335,7 @@ def _long_or_short(text: str) -> list[Tier]:
             raise ValueError("cut off, or damaged")
         return columns
 
-    [file_type], [content], _, _, [number] = take(str, str, float, float, float)
+    [file_type], [content], [start], [end], [number] = take(str, str, float, float, float)
     if not file_type.startswith("ooTextFile") or content != "TextGrid":
         raise ValueError("another format")
     tiers = []
@@ -288,14 +347,14 @@ def _long_or_short(text: str) -> list[Tier]:
         tiers.append(Tier(name, points, entries))
     if at < len(values):
         raise ValueError("more than it says")
-    return tiers
+    return tiers, start, end
 
 
-def long_text(seconds: float, tiers: Sequence[Tier]) -> str:
+def long_text(seconds: float, tiers: Sequence[Tier], begin: float = 0.0) -> str:
     """Return a TextGrid in Praat's long text format; intervals without a label fill what a tier leaves free.
 
-    Intervals that are very short are joined with their neighbours. The tiers begin at 0, or where the first of their
-    entries does if that is earlier.
+    Intervals that are very short are joined with their neighbours. The tiers begin at `begin`, or where the first of
+    their entries does if that is earlier.
 
     Parameters
     ----------
@@ -303,6 +362,8 @@ def long_text(seconds: float, tiers: Sequence[Tier]) -> str:
         The end of all tiers.
     tiers : sequence of Tier
         Their entries in any order.
+    begin : float
+        In seconds.
 
     Raises
     ------
@@ -312,7 +373,7 @@ def long_text(seconds: float, tiers: Sequence[Tier]) -> str:
     from praatio.utilities.errors import PraatioException
     from praatio.utilities.textgrid_io import getTextgridAsStr  # late: only writing TextGrids needs it
 
-    begin, seconds = min([0.0, *(entry.start for tier in tiers for entry in tier.entries)]), float(seconds)
+    begin, seconds = min([begin, *(entry.start for tier in tiers for entry in tier.entries)]), float(seconds)
     rows = [
         {
             "class": "TextTier" if tier.points else "IntervalTier",

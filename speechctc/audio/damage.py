@@ -18,12 +18,12 @@ import mmap
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from speechctc.audio import mp3
 from speechctc.core.errors import InputError
 
 CR, LF = 13, 10
@@ -143,7 +143,7 @@ def cut_short(path: Path, file: soundfile.SoundFile) -> str:
     """Return in words by how much an open recording is too short; ``""`` if it is not, or if that is not known."""
     if file.format == "MP3":
         status = path.stat()
-        promised, there = _mp3_parts(path, status.st_size, status.st_mtime_ns)[1], status.st_size
+        promised, there = mp3.parts(path, status.st_size, status.st_mtime_ns)[1], status.st_size
         is_short = there < 0.99 * promised  # encoders count with or without tags
         return f"{path}: cut short: the header says {promised:,} bytes, the file has {there:,}" * is_short
     if file.format == "OGG":
@@ -221,14 +221,6 @@ _FLAC = b"fLaC\0\0\0\x22"  # the mark, and the header of the first block, which 
 _OGG_FIRST = b"OggS\0\2"  # the mark, version and flags of the first page of a stream
 
 
-class Forward(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no types
-    """A file without the seek that soundfile makes after each block: in MP3 the next block would begin with noise."""
-
-    def seekable(self) -> bool:
-        """Say no, so that blocks are read one after the other; `seek` works even so."""
-        return False
-
-
 def refuse_parts(path: Path, file: soundfile.SoundFile) -> None:
     """Check that an opened file holds one recording, whose length is known.
 
@@ -240,7 +232,7 @@ def refuse_parts(path: Path, file: soundfile.SoundFile) -> None:
     status = path.stat()
     state = path, status.st_size, status.st_mtime_ns
     find = {"FLAC": _flac_starts, "OGG": _ogg_starts}.get(file.format)
-    starts = _mp3_parts(*state)[0] if file.format == "MP3" else find(*state) if find else []
+    starts = mp3.parts(*state)[0] if file.format == "MP3" else find(*state) if find else []
     if len(starts) > 1:
         raise InputError(f"{path}: {len(starts)} recordings in one file", f"divide it, or {CONVERT}")
     if file.frames >= UNKNOWN:
@@ -272,47 +264,3 @@ def _ogg_starts(path: Path, size: int, changed: int) -> list[int]:
             was_first = is_first
             at += 27 + content[at + 26] + sum(content[at + 27 : at + 27 + content[at + 26]])
     return starts
-
-
-@lru_cache(maxsize=1 << 16)
-def _mp3_parts(path: Path, size: int, changed: int) -> tuple[list[int], int]:
-    """Follow the lengths that MP3 files say in their first frame; return the starts, and the end of the last or 0."""
-    starts: list[int] = []
-    with path.open("rb") as file:
-        at: int | None = 0
-        first = b""
-        while at is not None and at < size:
-            sound = _after_tags(file, at)
-            file.seek(sound)
-            head = file.read(256)
-            if len(head) < 4 or head[0] != 0xFF or head[1] < 0xE0 or (first and not _alike(first, head)):
-                break
-            first = first or head
-            starts.append(sound if starts else 0)
-            found = re.search(rb"Xing|Info", head)
-            flags = int.from_bytes(head[found.end() : found.end() + 4], "big") if found else 0
-            place = found.end() + 4 + 4 * (flags & 1) if found else 0
-            at = sound + int.from_bytes(head[place : place + 4], "big") if flags & 2 else None
-            if at is not None and at <= sound:
-                break
-    return starts, at or 0
-
-
-def _after_tags(file: BinaryIO, at: int) -> int:
-    """Return where tags of ID3 and APE from a place on end."""
-    while True:
-        file.seek(at)
-        head = file.read(32)
-        if head.startswith(b"ID3") and len(head) >= 10:
-            at += 10 + sum((byte & 127) << shift for byte, shift in zip(head[6:10], (21, 14, 7, 0), strict=True))
-        elif head.startswith(b"TAG"):
-            at += 128
-        elif head.startswith(b"APETAGEX") and len(head) == 32:
-            at += int.from_bytes(head[12:16], "little") + (32 if head[23] & 0x20 else 0)
-        else:
-            return at
-
-
-def _alike(one: bytes, other: bytes) -> bool:
-    """Return whether two frames of MP3 have the same version, layer and rate."""
-    return one[1] & 0xFE == other[1] & 0xFE and one[2] & 0x0C == other[2] & 0x0C

@@ -6,12 +6,13 @@ import glob
 import os
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.audio import ffmpeg
 from speechctc.audio.addresses import address_of, name_of_address
+from speechctc.audio.tracks import Channel, named
 from speechctc.core.errors import InputError, first_few, printable
 from speechctc.core.files import numbered
 
@@ -21,7 +22,7 @@ CONTAINERS = ffmpeg.ENDINGS
 # Endings of recordings in a folder, in any letter case. A file that is named itself may have any ending.
 ENDINGS = SOUND + CONTAINERS
 # Endings of sound files that are not read.
-NOT_READ = tuple(".ape .avi .dss .ds2 .dvf .m4b .m4p .mpc .mpg .mts .pcm .ra .raw .rm .shn .tta .voc .vox .wv".split())
+NOT_READ = tuple(".ape .dss .ds2 .dvf .flv .m4p .mpc .mpg .pcm .ra .raw .rm .shn .tta .voc .vox .wv".split())
 
 # Endings of transcripts with tiers; of several for one recording, the first in this order is read.
 TIERS = (".textgrid", ".eaf")
@@ -39,7 +40,7 @@ class Recording(NamedTuple):
     path : Path
     name : Path
         The name of its results: its path relative to the folder that was named, without the ending.
-    channel : int, optional
+    channel : int or Track, optional
         The channel to read, counted from 1; None: the mean of all.
     speaker : str
         ``""`` where that is not known.
@@ -49,7 +50,7 @@ class Recording(NamedTuple):
 
     path: Path
     name: Path
-    channel: int | None = None
+    channel: Channel | None = None
     speaker: str = ""
     address: str = ""
 
@@ -61,7 +62,7 @@ class Recording(NamedTuple):
     @property
     def source(self) -> str:
         """What is read, in words."""
-        return self.place if self.channel is None else f"{self.place} (channel {self.channel})"
+        return named(self.place, self.channel)
 
 
 class Listed(NamedTuple):
@@ -90,7 +91,7 @@ class Listed(NamedTuple):
 Named = Path | Listed | Recording
 
 
-def find_recordings(arguments: Iterable[Named], channel: int | None = None) -> list[Recording]:
+def find_recordings(arguments: Iterable[Named], channel: Channel | None = None) -> list[Recording]:
     """Return the recordings that files, folders (at any depth) and patterns name, each once, in order.
 
     Files that do not exist are included; reading them gives the error. Where two files of a folder differ only in the
@@ -288,9 +289,21 @@ def name_of(id: str) -> Path:
     return Path(name if name.strip(". ") else f"_{name}")
 
 
-class _Listing(NamedTuple):
-    spelled: Mapping[str, list[str]]  # by the key of the name
-    stems: Mapping[str, list[str]]  # by the key of the stem, the names of files
+class Names(NamedTuple):
+    """Names of files by what their spellings in other letter case or Unicode form share: whole, and without ending."""
+
+    whole: Mapping[str, Sequence[str]]
+    stems: Mapping[str, Sequence[str]]
+
+
+def names_of(names: Iterable[str]) -> Names:
+    """Return names of files, which are found by their spelling."""
+    whole: defaultdict[str, list[str]] = defaultdict(list)
+    stems: defaultdict[str, list[str]] = defaultdict(list)
+    for name in dict.fromkeys(names):
+        whole[_key(name)].append(name)
+        stems[_key(_stem(name))].append(name)
+    return Names(whole, stems)
 
 
 class Siblings:
@@ -299,6 +312,8 @@ class Siblings:
     Names match exactly, apart from the letter case of the ending. Only where none does, one whose name differs by
     letter case or Unicode form (``é`` as one character or two) is taken: if no other file could be meant. Of ``s.wav``
     and ``S.wav``, ``s.TextGrid`` belongs to the first; of ``ab.lab`` and ``Ab.lab``, none is taken for ``AB.wav``.
+    ``a.wav.TextGrid`` belongs to ``a.wav.mp3``, and to ``a.wav`` only where no recording is called ``a.wav`` and an
+    ending.
 
     Parameters
     ----------
@@ -308,9 +323,9 @@ class Siblings:
 
     def __init__(self, passed_over: Callable[[Path], bool] | None = None) -> None:
         self._passed_over = passed_over
-        self._folders: dict[str, _Listing] = {}
+        self._folders: dict[str, Names] = {}
 
-    def find(self, path: Path, endings: Iterable[str], others: Collection[str] | None = None) -> Path | None:
+    def find(self, path: Path, endings: Iterable[str], others: Names | None = None) -> Path | None:
         """Return the file in the same folder with the same name and another ending; None if none is.
 
         The first of `endings` that exists counts. For ``a.mp3``, ``a.mp3.TextGrid`` is preferred to ``a.TextGrid``.
@@ -321,46 +336,82 @@ class Siblings:
             Need not exist.
         endings : iterable of str
             In lower case.
-        others : collection of str, optional
-            Stems of the files that something is looked for; by default, of the files of this kind in the folder.
+        others : Names, optional
+            Of files elsewhere that something is looked for, too, beside those of this kind in the folder.
         """
-        there, endings = self._listing(path.parent), tuple(endings)
-        alike = self._alike(path, endings, there)
-        exact = next((found for spelling, found in alike if spelling in (path.name, path.stem)), None)
-        if exact is not None:
-            return exact
-        names = {os.path.splitext(each)[0] if _key(each) == _key(path.name) else each for each, _ in alike}
-        return alike[0][1] if len(names) == 1 and not self._rivals(path, there, others) else None
+        there = self._listing(path.parent)
+        seekers = (there, others) if others else (there,)
+        alike = self._alike(path, tuple(endings), there)
+        for spelling, found in alike:
+            if spelling == path.stem or (spelling == path.name and not _has_stem(spelling, path, seekers)):
+                return found
+        free = [each for each in alike if each[0] != path.name and not _has_rival(each[0], path, seekers)]
+        names = {_stem(each) if _key(each) == _key(path.name) else each for each, _ in free}
+        return free[0][1] if len(names) == 1 else None
 
-    def _alike(self, path: Path, endings: tuple[str, ...], there: _Listing) -> list[tuple[str, Path]]:
+    def recording_of(self, labels: Path) -> Path | None:
+        """Return the recording that a file of labels beside it belongs to; None if none is.
+
+        Of several with its name, that with the first of `ENDINGS`; ``a.wav.PHN`` may be that of ``a.wav``, too.
+        """
+        there = self._listing(labels.parent)
+        sounds = [name for name in there.stems.get(_key(labels.stem), ()) if name.lower().endswith(ENDINGS)]
+        exact = [name for name in sounds if _stem(name) == labels.stem]
+        exact.sort(key=lambda name: ENDINGS.index(os.path.splitext(name)[1].lower()))
+        if labels.stem.lower().endswith(ENDINGS) and labels.stem in there.whole.get(_key(labels.stem), ()):
+            exact.append(labels.stem)
+        return labels.with_name(exact[0]) if exact else self.find(labels, ENDINGS)
+
+    def around(self, recordings: Iterable[Path]) -> Names:
+        """Return the names of recordings, and of those in their folders."""
+        named = list(recordings)
+        folders = dict.fromkeys(path.parent for path in named)
+        beside = (name for folder in folders for names in self._listing(folder).whole.values() for name in names)
+        return names_of([*(path.name for path in named), *(name for name in beside if name.lower().endswith(ENDINGS))])
+
+    def _alike(self, path: Path, endings: tuple[str, ...], there: Names) -> list[tuple[str, Path]]:
         """Return the files that may be meant, the preferred ones first, each with its name without the ending."""
         keys = [(ending, _key(f"{name}{ending}")) for ending in endings for name in (path.name, path.stem)]
-        found = [(name[: -len(end)], path.parent / name) for end, key in keys for name in there.spelled.get(key, ())]
+        found = [(name[: -len(end)], path.parent / name) for end, key in keys for name in there.whole.get(key, ())]
         return [each for each in found if self._passed_over is None or not self._passed_over(each[1])]
 
-    def _rivals(self, path: Path, there: _Listing, others: Collection[str] | None) -> bool:
-        """Tell whether a file with the same name in other letter case or Unicode form looks for the same."""
-        if others is not None:
-            return any(stem != path.stem and _key(stem) == _key(path.stem) for stem in others)
-        kind = ENDINGS if path.suffix.lower() in ENDINGS else (path.suffix.lower(),)
-        return any(
-            os.path.splitext(name)[0] != path.stem and os.path.splitext(name)[1].lower() in kind
-            for name in there.stems.get(_key(path.stem), ())
-        )
-
-    def _listing(self, folder: Path) -> _Listing:
+    def _listing(self, folder: Path) -> Names:
         if (found := self._folders.get(str(folder))) is None:
             try:
                 names = sorted(os.listdir(folder))
             except OSError:
                 names = []
-            spelled: defaultdict[str, list[str]] = defaultdict(list)
-            stems: defaultdict[str, list[str]] = defaultdict(list)
-            for name in names:
-                spelled[_key(name)].append(name)
-                stems[_key(os.path.splitext(name)[0])].append(name)
-            found = self._folders[str(folder)] = _Listing(spelled, stems)
+            found = self._folders[str(folder)] = names_of(names)
         return found
+
+
+def _has_stem(stem: str, path: Path, seekers: Iterable[Names]) -> bool:
+    """Tell whether another file of a path's kind has exactly this name and an ending."""
+    return any(
+        _stem(name) == stem and name != path.name and _is_alike(name, path)
+        for names in seekers
+        for name in names.stems.get(_key(stem), ())
+    )
+
+
+def _has_rival(spelling: str, path: Path, seekers: Iterable[Names]) -> bool:
+    """Tell whether a file whose name differs from a path's by more than the ending may look for the same."""
+    key = _key(spelling)
+    return any(
+        _stem(name) != path.stem and _is_alike(name, path)
+        for names in seekers
+        for name in (*names.stems.get(key, ()), *names.whole.get(key, ()))
+    )
+
+
+def _is_alike(name: str, path: Path) -> bool:
+    """Tell whether a file is of a path's kind: both are recordings, or have the same ending."""
+    kind = ENDINGS if path.suffix.lower() in ENDINGS else (path.suffix.lower(),)
+    return os.path.splitext(name)[1].lower() in kind
+
+
+def _stem(name: str) -> str:
+    return os.path.splitext(name)[0]
 
 
 def _key(name: str) -> str:

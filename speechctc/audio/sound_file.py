@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,9 +22,12 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import damage
-from speechctc.audio.damage import CONVERT, Forward, Mended, mended
-from speechctc.audio.ffmpeg import Decoded, is_for_ffmpeg, measure
+from speechctc.audio.damage import CONVERT, Mended, mended
+from speechctc.audio.ffmpeg import ENDINGS as FOR_FFMPEG
+from speechctc.audio.ffmpeg import HEAD, Decoded, is_content_for_ffmpeg, measure, no_track
+from speechctc.audio.mp3 import SUBTYPES, Forward, unheard
 from speechctc.audio.resampling import check_rate, resample_blocks
+from speechctc.audio.tracks import Channel, number_of, track_of
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import check_time
 
@@ -32,10 +35,10 @@ BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels
 
 COPIED_AS_TEXT = "copied as text, with line ends changed"
 
-SETTLE = {  # seconds read before a time, by format
-    "OGG": 5.0,  # libsndfile 1.2 misses a time on the last page by some samples
-    "MP3": 0.5,  # a frame takes bits from frames before it, and overlaps the last one
-}
+# Seconds read before a time: libsndfile 1.2 misses a time on the last page of an OGG file by some samples; a frame of
+# MP3 takes bits from frames before it, and overlaps the last one.
+SETTLE_OGG, SETTLE_MP3 = 5.0, 0.5
+NO_MP3 = (b"RIFF", b"fLaC", b"OggS", b"FORM", b"NIST_1A", b".snd", b"RF64", b"caff")  # first bytes of other formats
 
 SYSTEM_ERROR = 2  # of sndfile.h
 FULL = 1 << 20  # bytes free on a disk, of which a write takes the last
@@ -50,6 +53,7 @@ EXCERPTS = 8  # spread over the recording, so that they contain both of two spea
 EXCERPT = 2.0  # length of an excerpt, s
 BEGINNING = 60.0  # seconds compared of a recording that ffmpeg decodes
 MAX_SAMPLES = 1 << 23  # numbers in memory: a damaged header can give any rate and number of channels
+TRACK = "--track (corpus.track, or a table's column track)"
 ALIKE = 0.5  # least correlation of the channels of two microphones in one room
 # Largest sample in size. Floats may hold integers of 32 bits unscaled; the features of 1e15 would be infinite.
 MAX_AMPLITUDE = 2.0**32
@@ -78,34 +82,39 @@ class AudioInfo(NamedTuple):
         return self.frames / self.rate
 
 
-def info(path: Path) -> AudioInfo:
+def info(path: Path, channel: Channel | None = None) -> AudioInfo:
     """Read the header of a recording, without its samples; what ffmpeg reads is decoded to know its length.
 
     Raises
     ------
     InputError
-        The file is missing, a folder, empty, not audio, or has no samples.
+        The file is missing, a folder, empty, not audio, or has no samples; or the track does not exist.
     """
-    if (file := open_with_libsndfile(path)) is None:
-        return AudioInfo(*measure(path))
+    file = open_with_libsndfile(path)
+    track = track_of(channel) or 1
+    if file is None:
+        return AudioInfo(*measure(path, track)[:3])
     with file:
+        if track > 1:
+            raise no_track(path, track, 1)
         return AudioInfo(file.frames, file.samplerate, file.channels)
 
 
 def read(
-    path: Path, rate: int, channel: int | None = None, segment: tuple[float, float] | None = None
+    path: Path, rate: int, channel: Channel | None = None, segment: tuple[float, float] | None = None
 ) -> tuple[NDArray[np.float32], float]:
     """Read a recording, or a segment of it without the rest.
 
-    A WAV, AIFF, SPHERE, OGG or MP3 file that was cut off is read up to where it ends; see `cut_short`.
+    A WAV, AIFF, SPHERE, OGG or MP3 file that was cut off is read up to where it ends; see `remark`. Times of what
+    ffmpeg decodes are those of the container: silence is where no sound was recorded.
 
     Parameters
     ----------
     path : Path
     rate : int
         Sample rate of the result, Hz.
-    channel : int, optional
-        The channel to read, counted from 1; None: the mean of all channels.
+    channel : int or Track, optional
+        The channel to read, counted from 1, or the sound track of a video; None: the mean of all channels.
     segment : (float, float), optional
         Start and end in seconds; None: the whole recording.
 
@@ -120,9 +129,9 @@ def read(
     ------
     InputError
         As `info`; or a compressed stream is cut off or damaged, a sample is not a finite number or is beyond
-        `MAX_AMPLITUDE`, or the channel does not exist.
+        `MAX_AMPLITUDE`, or the channel or the track does not exist.
     """
-    with open_sound(path, segment[0] if segment else 0.0) as file:
+    with open_sound(path, segment[0] if segment else 0.0, channel) as file:
         blocks = Blocks(file, segment_blocks(file, path, channel, segment), rate)
         pieces = [piece.copy() for piece in blocks]  # copies, since a piece is a part of a larger array
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), blocks.seconds
@@ -160,11 +169,13 @@ class Blocks:
             yield block
 
 
-def cut_short(path: Path) -> str:
-    """Return in words by how much a WAV, AIFF, SPHERE, OGG or MP3 is shorter than its header says; ``""`` if it is not.
+def remark(path: Path, channel: Channel | None = None) -> str:
+    """Return in words what a user should know of how a recording is read; ``""`` if it is read as it is.
 
-    A header with the largest possible size, as programs write it before they know the length, says nothing. Recordings
-    that ffmpeg decodes are not looked at. A recording that was copied as text is named too; `read` mends it.
+    It is by how much a WAV, AIFF, SPHERE, OGG or MP3 is shorter than its header says. A header with the largest
+    possible size, as programs write it before they know the length, says nothing. A recording that was copied as text
+    is named too; `read` mends it. Of what ffmpeg decodes, it is what was moved to keep to the times of the container,
+    and that there are several sound tracks, if none was chosen.
 
     Raises
     ------
@@ -172,16 +183,23 @@ def cut_short(path: Path) -> str:
         As `info`.
     """
     if (file := open_with_libsndfile(path)) is None:
-        return ""
+        track = track_of(channel)
+        about = measure(path, track or 1)
+        others = f"it has {about.tracks} sound tracks; the first is read, {TRACK} chooses another"
+        said = "; ".join(filter(None, (about.moved, others * (about.tracks > 1 and track is None))))
+        return f"{path}: {said}" if said else ""
     with file:
         if isinstance(file, Mended):
             gone = "1 of its bytes is gone" if file.bytes_back == 1 else f"{file.bytes_back} of its bytes are gone"
             return f"{path}: {COPIED_AS_TEXT}, and {gone}; mended, but copy it again"
-        return damage.cut_short(path, file)
+        short = damage.cut_short(path, file)
+        if not short and isinstance(file, Forward) and (damaged := file.damage()):
+            return f"{path}: {damaged}; copy it again"
+        return short
 
 
 def segment_blocks(
-    file: Sound, path: Path, channel: int | None = None, segment: tuple[float, float] | None = None
+    file: Sound, path: Path, channel: Channel | None = None, segment: tuple[float, float] | None = None
 ) -> Iterator[NDArray[np.float32]]:
     """Decode a segment of an opened recording in blocks, as `read` does."""
     start, end = segment or (0.0, None)
@@ -192,10 +210,11 @@ def segment_blocks(
 
 def _go_to(file: Sound, path: Path, start: float) -> int:
     """Go to a time in seconds; return the number of the sample there."""
-    first = round(start * file.samplerate)
+    first: int = round(start * file.samplerate)
     if first == 0:
         return 0
-    early = round(SETTLE.get(getattr(file, "format", ""), 0.0) * file.samplerate)
+    is_ogg = isinstance(file, soundfile.SoundFile) and file.format == "OGG"
+    early = round((SETTLE_OGG * is_ogg + SETTLE_MP3 * isinstance(file, Forward)) * file.samplerate)
     try:
         at = file.seek(max(first - early, 0)) if can_seek(file) else 0
         while at < first and len(skipped := file.read(min(first - at, BLOCK), dtype="float32", always_2d=True)):
@@ -211,15 +230,17 @@ def can_seek(file: Sound) -> bool:
 
 
 def mono_blocks(
-    file: Sound, path: Path, size: int, channel: int | None = None, count: int | None = None
+    file: Sound, path: Path, size: int, chosen: Channel | None = None, count: int | None = None
 ) -> Iterator[NDArray[np.float32]]:
     """Decode a recording in blocks of at most `size` samples: one channel, counted from 1, or the mean of all.
 
     From where the file is, `count` samples are decoded; None: all to the end.
     """
+    channel = number_of(chosen)
     if channel is not None and not 1 <= channel <= file.channels:
         there = "1 channel" if file.channels == 1 else f"{file.channels} channels"
         raise InputError(f"{path}: no channel {channel}, it has {there}", "choose one of its channels")
+    size = min(size, file.samplerate) if isinstance(file, Forward) else size  # to tell where it is damaged
     done = 0
     while count is None or done < count:
         check_time(path)
@@ -280,15 +301,23 @@ def write_wav(path: Path, samples: NDArray[Any], rate: int) -> None:
         soundfile.write(for_soundfile(path), samples, rate, "PCM_16", format="WAV")
 
 
-def open_sound(path: Path, start: float = 0.0) -> Sound:
+def open_sound(path: Path, start: float = 0.0, channel: Channel | None = None) -> Sound:
     """Open a recording that has samples, to read it from `start` seconds on; the caller seeks there.
+
+    Of `channel`, only the sound track counts.
 
     Raises
     ------
     InputError
-        The file is missing, a folder, empty, not audio, or has no samples; or ffmpeg cannot read it.
+        The file is missing, a folder, empty, not audio, or has no samples or no such track; or ffmpeg cannot read it.
     """
-    return open_with_libsndfile(path) or Decoded(path, start)
+    track = track_of(channel) or 1
+    if (file := open_with_libsndfile(path)) is None:
+        return Decoded(path, start, track)
+    if track > 1:
+        file.close()
+        raise no_track(path, track, 1)
+    return file
 
 
 def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
@@ -309,15 +338,20 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
         if path.stat().st_size == 0:
             raise InputError(f"{path}: the file is empty", LEAVE_OUT)
         name = for_soundfile(path)
+        with path.open("rb") as head:
+            first = head.read(HEAD)
+        if is_content_for_ffmpeg(path, first):
+            return None
         try:
-            file = soundfile.SoundFile(name)
+            with nullcontext() if first.startswith(NO_MP3) else unheard():
+                file = soundfile.SoundFile(name)
         except soundfile.LibsndfileError as error:
-            if is_for_ffmpeg(path):
+            if path.suffix.lower() in FOR_FFMPEG:
                 return None
             raise _not_audio(path, error) from None
-        if file.format == "MP3":
+        if file.subtype in SUBTYPES:
             file.close()
-            file = Forward(name)
+            file = Forward(path, name)
     except PermissionError:  # libsndfile only says "system error"
         raise InputError(f"{path}: not readable by this user", "change its permissions") from None
     if file.frames == 0:
@@ -361,8 +395,8 @@ def words(error: soundfile.LibsndfileError) -> str:
     return str(error.error_string).strip().rstrip(".").lower() or f"code {error.code}"
 
 
-def channels_differ(path: Path) -> bool:
-    """Return whether two channels of a recording both have sound, and not the same.
+def channels_differ(path: Path, channel: Channel | None = None) -> bool:
+    """Return whether two channels of a recording, or of its chosen track, both have sound, and not the same.
 
     Excerpts of 16 s in all are compared, or the first minute of a recording that ffmpeg decodes. Damage within the
     recording is not an error here.
@@ -372,7 +406,7 @@ def channels_differ(path: Path) -> bool:
     InputError
         The recording cannot be opened.
     """
-    with open_sound(path) as file:
+    with open_sound(path, channel=channel) as file:
         if file.channels < 2:
             return False
         sound = np.nan_to_num(_excerpts(file)).astype(np.float64)  # damaged floats may be NaN
@@ -417,7 +451,7 @@ UNKNOWN = 2**31 - 2**20  # bytes, about, that the header of a WAV file names at 
 
 
 @contextmanager
-def opened(path: Path, rate: int, channel: int | None = None) -> Iterator[Blocks]:
+def opened(path: Path, rate: int, channel: Channel | None = None) -> Iterator[Blocks]:
     """Open a recording to read it in blocks; together they are equal to the samples of `sound_file.read`, to the bit.
 
     Parameters
@@ -425,21 +459,24 @@ def opened(path: Path, rate: int, channel: int | None = None) -> Iterator[Blocks
     path : Path
     rate : int
         Sample rate of the blocks, Hz.
-    channel : int, optional
-        The channel to read, counted from 1; None: the mean of all channels.
+    channel : int or Track, optional
+        The channel to read, counted from 1, or the sound track of a video; None: the mean of all channels.
 
     Raises
     ------
     InputError
         As `sound_file.read`; errors within the recording are raised when they are reached.
     """
-    with open_sound(path) as file:
+    with open_sound(path, channel=channel) as file:
         yield Blocks(file, mono_blocks(file, path, BLOCK, channel), rate)
 
 
 @contextmanager
 def opened_stdin(
-    rate: int, raw_rate: int | None = None, channel: int | None = None, say: Callable[[str], None] = lambda text: None
+    rate: int,
+    raw_rate: int | None = None,
+    channel: Channel | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Blocks]:
     """Open standard input to read it live, in blocks of `LIVE` seconds.
 
@@ -469,6 +506,8 @@ def opened_stdin(
     if not head:
         raise InputError(*NOTHING_CAME)
     if not head.startswith(STORED) and head[4:8] != b"ftyp":
+        if (track_of(channel) or 1) > 1:
+            raise no_track(STDIN, track_of(channel) or 1, 1)
         pipe = _Pipe(head)
         with pipe.open() as file:
             check_rate(file, "standard input")

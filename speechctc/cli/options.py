@@ -138,6 +138,8 @@ Dereverb = Annotated[When | None, Option("--dereverb", help=
     "but not for scores of phones. Default: the model's own setting, which is auto if you did not change it.")]
 Channel = Annotated[int | None, Option("--channel", metavar="N", min=1, help=
     "Read only this channel of the recordings; 1 is the first (left). Default: the mean of all channels.")]
+Track = Annotated[int | None, Option("--track", metavar="N", min=1, help=
+    "Read this sound track of videos that have several; 1 is the first. Default: the first.")]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=
     "Let the workers of a Dask cluster work on the recordings; its scheduler: tcp://HOST:8786.")]
 ClusterWait = Annotated[float, Option("--cluster-wait", metavar="SECONDS", min=0, help=
@@ -174,8 +176,8 @@ Model = Annotated[Path | None, Option("--model", metavar="DIR", help=
     f"{NAMES}. Default: the latest run in runs/, which is named on standard error.")]
 ModelOrBundled = Annotated[Path | None, Option("--model", metavar="DIR", help=
     "The model: the folder of a run (its best checkpoint is used) or of a checkpoint, or the name of a bundled model: "
-    f"{NAMES}. Default: the latest run in runs/, or else english, with another --language ipa; standard error names "
-    "it.")]
+    f"{NAMES}. Default: the latest run in runs/, or else english, with another --language or labels in IPA ipa; "
+    "standard error names it.")]
 OnDevice = Annotated[Device, Option("--device", help="Where to compute; auto: on a CUDA GPU if there is one.")]
 Out = Annotated[str | None, Option("--out", metavar="PLACE", help=
     "Where to write. A name with an ending is one file for all recordings. A name without an ending, with a slash at "
@@ -217,6 +219,7 @@ def name_recordings(given: Any) -> list[Named]:
     from speechctc.audio.addresses import address_of
     from speechctc.audio.recording_list import fetched, find_listed, parse_shard
     from speechctc.audio.recordings import Listed, find_recordings, left_out
+    from speechctc.audio.tracks import chosen
 
     audio, reporter, shard = list(given.audio or ()), new_reporter(), parse_shard(given.shard)
     named: list[Named] = [Listed.of([address]) if (address := address_of(each)) else each for each in audio]
@@ -231,7 +234,8 @@ def name_recordings(given: Any) -> list[Named]:
     if len(audio) == 1 and isinstance(named[0], Path) and named[0].suffix.lower() in (".tsv", ".csv", ".jsonl"):
         return named  # a table, whose rows are divided later
     reporter.note(*left_out(named))
-    found, errors = fetched(shard.take(find_recordings(named, given.channel)), reporter.progress)
+    recordings = find_recordings(named, chosen(given.track, given.channel))
+    found, errors = fetched(shard.take(recordings), reporter.progress)
     if not found:
         raise InputError(f"--shard {given.shard}: no recording is in this part", "nothing to do")
     reporter.warn(*map(str, errors))
@@ -241,7 +245,7 @@ def name_recordings(given: Any) -> list[Named]:
 # What does not change the result of a recording, or what its line in a manifest has by itself.
 NO_SETTINGS = frozenset(
     "audio model out overwrite skip_existing skip_changed jobs device cluster cluster_wait time_limit manifest resume "
-    "recordings shard transcripts textgrids picture by_speaker before".split()
+    "recordings shard transcripts textgrids picture bark by_speaker before".split()
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from speechctc.audio.tracks import chosen
 from speechctc.cli import options as opt
 from speechctc.cli.options import new_reporter, say, show
 from speechctc.core.bundled import NAMES, bundled_folder
@@ -47,6 +48,7 @@ class Recordings:
     manifest: opt.Manifest = None
     resume: opt.Resume = False
     channel: opt.Channel = None
+    track: opt.Track = None
     dereverb: opt.Dereverb = None
     jobs: opt.Jobs = 0
     cluster: opt.Cluster = None
@@ -165,7 +167,7 @@ def _work(given: Recordings) -> Work:
 
     return Work(
         given.jobs,
-        channel=given.channel,
+        channel=chosen(given.track, given.channel),
         cluster=given.cluster,
         cluster_wait=given.cluster_wait,
         time_limit=given.time_limit,
@@ -190,12 +192,12 @@ class Transcribed(Recordings):
         'The phones of a single recording: "sh iy hh ae d".')] = None
     transcripts: Annotated[Path | None, Option(metavar="PLACE", help=
         "The phones: a table with the columns id, audio and phones; a folder of files named like the recordings; or "
-        "the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt, .TextGrid "
-        "or .eaf, in this order.")] = None
+        "the file of a single recording. Default: files in the folders of the recordings, .PHN, .lab, .txt, .TextGrid, "
+        ".eaf or .ctm, in this order.")] = None
     words: Annotated[Path | None, Option(metavar="PLACE", help=
-        "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid, .eaf or .WRD; a folder of "
-        "such files named like the recordings; or a table with the columns id, audio and words. Needs --language or "
-        "--dictionary.")] = None
+        "Words instead of phones: a file of a single recording, .txt, .lab, .TextGrid, .eaf, .WRD, .srt or .vtt; .ctm "
+        "or .stm, also of many; a folder of such files named like the recordings; or a table with the columns id, "
+        "audio and words. Needs --language or --dictionary, but for words in IPA.")] = None
     language: opt.WordLanguage = None
     dictionary: opt.Dictionary = None
     tier: Annotated[str | None, Option(metavar="NAME", help=
@@ -284,7 +286,7 @@ def _align(given: Align | ScorePhones) -> None:
     """Align recordings; `ScorePhones`: also say how well each phone was said."""
     from speechctc.audio.recording_list import parse_shard
     from speechctc.corpora.transcripts import TranscriptOptions, find_tasks
-    from speechctc.stages.align import align, in_own_languages, say_if_untaught
+    from speechctc.stages.align import align, in_ipa, in_own_languages, say_if_untaught
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
         raise InputError("--words are given, and phones too", "give one of them")
@@ -302,9 +304,11 @@ def _align(given: Align | ScorePhones) -> None:
     failed: list[tuple[Recording, str]] = []
     if labels == "words" and not given.dictionary:
         named, tasks = in_own_languages(tasks, given.language, new_reporter())
-    recogniser = _load(given, given.language or named)
+    language = given.language or named
+    is_ipa = not (language or given.dictionary) and in_ipa(tasks, labels)
+    recogniser = _load(given, language, is_ipa)
     options = _with_symbols(options, recogniser, given.symbols)
-    placing = _placing(given, recogniser, labels, given.language or named)
+    placing = _placing(given, recogniser, labels, language, is_ipa)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
     with opt.manifest_of(given, recogniser) as manifest:
@@ -316,11 +320,12 @@ def _align(given: Align | ScorePhones) -> None:
         raise typer.Exit(status)
 
 
-def _load(given: Align | ScorePhones, language: str | None) -> Recogniser:
+def _load(given: Align | ScorePhones, language: str | None, is_ipa: bool) -> Recogniser:
     """Load the model that aligns."""
+    place = _suited(given.model, language, is_ipa=is_ipa)
     inventory = given.inventory if isinstance(given, Align) else None
     device = opt.Device.cpu if given.cluster else given.device
-    choice = opt.ModelChoice(_suited(given.model, language), device, inventory=inventory, dereverb=given.dereverb)
+    choice = opt.ModelChoice(place, device, inventory=inventory, dereverb=given.dereverb)
     recogniser = opt.load_recogniser(choice)
     recogniser.boundaries = recogniser.boundaries if given.refine else None
     if given.intervals and recogniser.boundaries is None:
@@ -336,11 +341,11 @@ def _plan_pages(tasks: Sequence[Task], given: ScorePhones) -> SpeakerPages | Non
     return SpeakerPages.plan(tasks, given.by_speaker, given.before, given.symbols, given.overwrite)
 
 
-def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None) -> Placing:
+def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None, is_ipa: bool) -> Placing:
     """Return how transcripts are placed."""
     from speechctc.stages.align import choose_placing
 
-    how = given.misfits, given.silence, given.symbols == "own"
+    how = given.misfits, given.silence, given.symbols == "own", is_ipa
     placing = choose_placing(recogniser.inventory, labels, given.dictionary, language, *how)
     placing = placing._replace(
         show_intervals=given.intervals, first_variant=given.first_variant, ignored=tuple(given.ignore or ())
@@ -348,16 +353,19 @@ def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, languag
     return placing._replace(in_language=None) if given.language else placing
 
 
-def _suited(model: Path | None, language: str | None, *instead: str) -> Path | None:
-    """Return the model that is named, or `ipa` where none is, no run is here, and the language is not English.
+def _suited(model: Path | None, language: str | None, *instead: str, is_ipa: bool = False) -> Path | None:
+    """Return the model that is named, or `ipa` where none is, no run is here, and labels are IPA or not of English.
 
     `instead` is what to do without the language, for a message.
     """
     from speechctc.model.checkpoint import BUILT_IN, find_checkpoint
     from speechctc.phones.espeak import Reader
 
-    if model is not None or not language or find_checkpoint(None, True) != BUILT_IN:
+    if model is not None or not (language or is_ipa) or find_checkpoint(None, True) != BUILT_IN:
         return model
+    if is_ipa or not language:
+        show("labels are IPA: --model ipa is used", err=True)
+        return Path("ipa")
     return None if Reader(language, *instead).language.partition("-")[0] == "en" else Path("ipa")
 
 

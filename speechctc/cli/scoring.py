@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
+from speechctc.audio.tracks import chosen
 from speechctc.cli import options as opt
 from speechctc.cli.options import check_places, new_reporter, show, show_scores, write_page
 from speechctc.core.bundled import NAMES
 from speechctc.core.errors import InputError, first_few, plural
+
+if TYPE_CHECKING:
+    from speechctc.inference.output import OutputOptions
+    from speechctc.stages.measure import Choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +150,12 @@ def score_boundaries_command(
     reference: Annotated[Path, Argument(help="A TextGrid or .PHN file, or a folder of them.")],
     hypothesis: Annotated[Path, Argument(help="A file, or a folder with files of the same names, to compare.")],
     tier: Annotated[str, Option(metavar="NAME", help="The tier of the TextGrids to compare.")] = "phones",
+    reference_tier: Annotated[
+        str | None, Option(metavar="NAME", help="That of the first side. Default: --tier.")
+    ] = None,
+    hypothesis_tier: Annotated[
+        str | None, Option(metavar="NAME", help="That of the second side. Default: --tier.")
+    ] = None,
     json_file: opt.JsonFile = None,
     overwrite: opt.Overwrite = False,
 ) -> None:
@@ -155,7 +166,7 @@ def score_boundaries_command(
     from speechctc.metrics.boundary_errors import score_boundaries
 
     check_places(overwrite, json_file)
-    result = score_boundaries(reference, hypothesis, tier)
+    result = score_boundaries(reference, hypothesis, reference_tier or tier, hypothesis_tier or tier)
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
 
 
@@ -223,81 +234,63 @@ class Measure:
     tier: Annotated[str, Option(metavar="NAME", help="The tier of the phones.")] = "phones"
     words: Annotated[str, Option("--words-tier", metavar="NAME", help=
         "The tier of the words; it may be missing.")] = "words"
-    maximum_formant: Annotated[float, Option(metavar="HZ", min=1000, help=
-        "Formants are searched below it. 5500 suits most women, 5000 most men.")] = 5500.0
+    maximum_formant: Annotated[list[str] | None, Option(metavar="HZ", help=
+        "Formants are searched below it. 5500 suits most women, 5000 most men. Also by speaker, several times or with "
+        "commas: Anna=5500,Ben=5000; female=5500,male=5000 or sex (5500, 5000, children 8000), where the table has a "
+        "column sex; or a table with the columns speaker, and maximum_formant or sex. Default: 5500.")] = None
     number_of_formants: Annotated[float, Option(metavar="N", min=3, max=10, help=
         "Number of formants below the maximum formant.")] = 5.0
     pitch_floor: Annotated[float, Option(metavar="HZ", min=20, help="Lowest f0.")] = 75.0
     pitch_ceiling: Annotated[float, Option(metavar="HZ", min=50, help="Highest f0.")] = 600.0
+    forms: Annotated[list[str] | None, Option("--format", metavar="FORMAT[,FORMAT]...", help=
+        "The format of the table: csv, csv-bom (for Excel), tsv or xlsx (Excel). Several at once need a folder. "
+        "Default: by the ending of --out, else csv.")] = None
     out: opt.Out = None
     skip_existing: opt.SkipExisting = False
     manifest: opt.Manifest = None
     resume: opt.Resume = False
     picture: Annotated[Path | None, Option("--plot", metavar="FILE", help=
-        "Also draw a vowel chart and durations, by speaker: .png .svg .pdf.")] = None
+        "Also draw a vowel chart with ellipses of 95 % and durations, by speaker: .png .svg .pdf.")] = None
+    bark: Annotated[bool, Option("--bark", help="The vowel chart of --plot is in Bark, not in Hz.")] = False
     overwrite: opt.Overwrite = False
     channel: opt.Channel = None
+    track: opt.Track = None
     cluster: opt.Cluster = None
     cluster_wait: opt.ClusterWait = opt.WAIT_SECONDS
     time_limit: opt.TimeLimit = None
     # fmt: on
 
 
-def _place_of_measures(given: Measure) -> tuple[Path | None, Path | None]:
-    """Return the file or the folder that measures go to."""
-    from speechctc.inference.output import choose_output, refuse_input
-
-    try:
-        _, file, folder = choose_output(None, given.out)
-    except InputError:  # its ending is that of no format
-        file, folder = Path(str(given.out)), None
-    if file is not None:
-        refuse_input(file, given.audio or ())
-        if file.suffix.lower() not in (".csv", ".txt"):
-            raise InputError(f"{file}: the table is text in CSV, which this name does not say", "name a file .csv")
-    return file, folder
-
-
 @opt.with_fields
 def measure_command(given: Measure) -> None:
     """Measure phones with Praat: durations, f0 and formants.
 
-    Reads TextGrids that align or decode wrote or a person made, and writes a table (CSV) with a row for each phone: its
-    word, neighbours and position, confidence and score, mean f0 and intensity, F1 to F3 at the middle, and these and f0
-    in ten steps. The speaker is that of the table, or the folder below the one named; with several folders, the one
-    named. Needs praat-parselmouth.
+    Reads TextGrids that align or decode wrote or a person made, and writes a table (CSV, Excel) with a row for each
+    phone: its word, neighbours and position, confidence and score, mean f0 and intensity, F1 to F3 at the middle, and
+    these and f0 in ten steps. The speaker is that of the table, or the folder below the one named; with several
+    folders, the one named. Needs praat-parselmouth.
     """
-    from speechctc.audio.recording_list import parse_shard
     from speechctc.audio.recordings import check_some
-    from speechctc.inference.output import OutputOptions, Work
     from speechctc.pages.figures import image_format
-    from speechctc.stages.measure import Choice, PraatSettings, Summary, measure, write_picture
+    from speechctc.stages.measure import Summary, measure, write_picture
 
     if not given.audio and not given.recordings:
         raise InputError("no recordings are named", "name sound files or folders; see speechctc measure --help")
     audio = opt.name_recordings(given)
     check_some(audio)
     form = image_format(given.picture) if given.picture else ""
-    file, folder = _place_of_measures(given)
+    if given.bark and not given.picture:
+        raise InputError("--bark is of the vowel chart, and none is drawn", "give --plot FILE too")
     if given.picture and (given.skip_existing or given.resume):
         skips = "--skip-existing skips" if given.skip_existing else "--resume leaves out"
         raise InputError(f"--plot draws all that is measured, and {skips} some", "leave one of them out")
+    options = _measured_output(given)
     check_places(given.overwrite, given.picture)
-    if given.pitch_floor >= given.pitch_ceiling:
-        raise InputError(f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling", "lower it")
-    settings = PraatSettings(given.maximum_formant, given.number_of_formants, given.pitch_floor, given.pitch_ceiling)
-    work = Work(
-        shard=parse_shard(given.shard),
-        cluster=given.cluster,
-        cluster_wait=given.cluster_wait,
-        time_limit=given.time_limit,
-    )
-    choice = Choice(given.textgrids, given.tier, given.words, given.channel, settings, work)
-    options, summary = OutputOptions("csv", file, folder, given.overwrite, given.skip_existing), Summary(bool(form))
+    choice, summary = _what_to_measure(given), Summary(bool(form))
     with opt.manifest_of(given) as manifest:
         status = measure(audio, choice, replace(options, manifest=manifest), summary, new_reporter())
     if summary.rows and given.picture:
-        write_picture(summary.rows, given.picture, form, given.overwrite)
+        write_picture(summary.rows, given.picture, form, given.overwrite, given.bark)
     if summary.phones and (given.out or given.picture):
         count, speakers = summary.recordings, list(summary.speakers)
         by = f", speakers: {first_few(speakers)}" if speakers else ""
@@ -305,6 +298,53 @@ def measure_command(given: Measure) -> None:
         show(f"{drawn}{plural(summary.phones, 'phone')} of {plural(count, 'recording')}{by}", err=given.out is None)
     if status:
         raise typer.Exit(status)
+
+
+def _what_to_measure(given: Measure) -> Choice:
+    """Return what is measured, and where."""
+    from speechctc.audio.recording_list import parse_shard
+    from speechctc.inference.output import Work
+    from speechctc.stages.measure import Choice, PraatSettings
+
+    if given.pitch_floor >= given.pitch_ceiling:
+        raise InputError(f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling", "lower it")
+    settings = PraatSettings(
+        number_of_formants=given.number_of_formants, pitch_floor=given.pitch_floor, pitch_ceiling=given.pitch_ceiling
+    )
+    work = Work(
+        shard=parse_shard(given.shard),
+        cluster=given.cluster,
+        cluster_wait=given.cluster_wait,
+        time_limit=given.time_limit,
+    )
+    formants = tuple(given.maximum_formant or ())
+    channel = chosen(given.track, given.channel)
+    return Choice(given.textgrids, given.tier, given.words, channel, settings, formants, work)
+
+
+def _measured_output(given: Measure) -> OutputOptions:
+    """Return how the table of measured phones is written."""
+    from speechctc.inference.output import OutputOptions, choose_output, parse_formats, refuse_input
+    from speechctc.stages.measured_tables import MEASURED
+
+    asked, also = parse_formats(given.forms)
+    if other := next((form for form in (asked, *also) if form and form not in MEASURED), None):
+        raise InputError(f"--format {other}: measure writes a table", f"choose from: {', '.join(MEASURED)}")
+    try:
+        form, file, folder = choose_output(asked, given.out)
+    except InputError:
+        if asked is not None:
+            raise
+        form, file, folder = "", Path(str(given.out)), None  # its ending is that of no format
+    if asked is None and form == "text" and (file is None or file.suffix.lower() in ("", ".txt")):
+        form = "csv"
+    if form not in MEASURED:
+        raise InputError(
+            f"{file}: the table is text in CSV or a workbook, which this name does not say", "name a file .csv or .xlsx"
+        )
+    if file is not None:
+        refuse_input(file, given.audio or ())
+    return OutputOptions(form, file, folder, given.overwrite, given.skip_existing, also=also)
 
 
 def mark_checked_command(
@@ -392,6 +432,7 @@ def inspect_command(
     phone: Saliency = None,
     out: Annotated[Path, Option(metavar="DIR", help="The folder to write.")] = Path("inside"),
     channel: opt.Channel = None,
+    track: opt.Track = None,
     overwrite: opt.Overwrite = False,
 ) -> None:
     """Draw the inside of a model as PNG files and a page.
@@ -402,7 +443,7 @@ def inspect_command(
     from speechctc.stages.inspect import inspect, write_pictures
 
     recogniser = opt.load_recogniser(opt.ModelChoice(model, opt.Device.cpu))
-    found = inspect(recogniser, audio, layer, phone, channel)
+    found = inspect(recogniser, audio, layer, phone, chosen(track, channel))
     title = f"Inside the model, listening to {audio.name}" if audio else "Inside the model"
     for path in write_pictures(found, out, title, recogniser.about, overwrite):
         show(f"wrote {path}")

@@ -38,13 +38,22 @@ def start_command(
         raise typer.Exit(1)
 
 
-def extract_command(config: opt.ConfigName, settings: opt.Settings = None) -> None:
-    """Compute the features of a corpus. After an interruption, the same command continues."""
+def extract_command(
+    config: opt.ConfigName,
+    settings: opt.Settings = None,
+    prune: Annotated[
+        bool, Option("--prune", help="Remove the features there that neither this corpus nor these settings use.")
+    ] = False,
+) -> None:
+    """Compute the features of a corpus: those that are not there yet, as of recordings that are new.
+
+    After an interruption, the same command continues.
+    """
     check_torch()
     from speechctc.stages.extract import extract
 
     loaded = load_config(config, settings)
-    for summary in extract(loaded, new_reporter()):
+    for summary in extract(loaded, new_reporter(), prune):
         show(summary.to_text())
     show(f"features in {loaded.data.dir}")
 

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from speechctc.config.schema import KEYS_OF_KIND, KEYS_OF_OWN, NO_RUN, Config
+from speechctc.config.schema import FILLED_IN, KEYS_OF_KIND, KEYS_OF_OWN, NO_RUN, Config
 from speechctc.config.section import TYPED, Section
 from speechctc.core.errors import InputError
 from speechctc.core.files import readable
@@ -32,6 +32,37 @@ _SECTIONS = {
     for name, field in Config.model_fields.items()
     if isinstance(kind := field.annotation, type) and issubclass(kind, Section)
 }
+_CALLED_ELSEWHERE = {
+    each: key
+    for key, names in {
+        "run": "output_dir out_dir run_dir log_dir save_dir exp_dir experiment default_root_dir",
+        "train.lr": "learning_rate learningrate base_lr max_lr peak_lr initial_lr",
+        "train.epochs": "max_epochs num_epochs n_epochs num_train_epochs nb_epochs",
+        "train.minutes": "max_time time_limit",
+        "train.batch_size": "batch batchsize per_device_train_batch_size train_batch_size max_batch_size",
+        "train.batch_frames": "max_tokens batch_bins max_frames max_duration",
+        "train.accumulate": "gradient_accumulation_steps accumulate_grad_batches accum_grad update_freq grad_accum",
+        "train.optimizer": "optimiser optim opt solver",
+        "train.weight_decay": "wd l2 decay",
+        "train.warmup_steps": "warmup warmup_updates num_warmup_steps",
+        "train.schedule": "scheduler lr_scheduler lr_schedule lr_scheduler_type",
+        "train.clip": "max_grad_norm grad_clip clip_norm gradient_clip_val clip_grad_norm max_norm",
+        "train.patience": "early_stopping early_stopping_patience",
+        "train.precision": "fp16 bf16 amp mixed_precision use_amp",
+        "train.seed": "random_seed random_state",
+        "train.init_from": "pretrained resume_from init_from_checkpoint checkpoint warm_start finetune_from",
+        "train.ema": "ema_decay weight_average polyak",
+        "model.dropout": "dropout_rate dropout_prob p_dropout",
+        "model.time_stride": "subsampling subsample subsampling_factor downsample",
+        "features.sample_rate": "sampling_rate samplerate sr fs sample_frequency",
+        "features.mels": "n_mels num_mels num_mel_bins n_mel mel_bins",
+        "features.shift_ms": "frame_shift hop_length hop_ms frame_shift_ms hop_size",
+        "features.window_ms": "frame_length win_length frame_length_ms n_fft window_size",
+        "data.workers": "num_workers n_jobs jobs num_proc",
+    }.items()
+    for each in names.split()
+}
+"""What other toolkits call a key."""
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, ten times as fast, where PyYAML was built with it
 
 
@@ -61,6 +92,15 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> Config:
     return config.model_copy(update={"run": Path("runs") / path.stem}) if config.run == NO_RUN else config
 
 
+def config_of(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+    """Check a config that is given as plain values, ``{"base": "demo", "train": {"epochs": 3}}``; see `load_config`.
+
+    Its `run` is null where nothing sets it.
+    """
+    where = "the config given"
+    return parse_config(override(_over_base(_copy(values), where, Path(), ()), overrides), where, overrides, TYPED)
+
+
 def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     """Read a file and lay it over its base; `above` are the files that lead to it, from the first."""
     if path.resolve() in above:
@@ -70,15 +110,22 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise InputError(f"{path}: no settings in it", "a config is a mapping of sections; see configs/demo.yaml")
+    return _over_base(values, str(path), path.parent, (*above, path.resolve()))
+
+
+def _over_base(values: dict[str, Any], where: str, folder: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    """Lay values over the file that their ``base`` names, relative to a folder."""
     if "base" not in values:
         return values
     base = values.pop("base")
     if not isinstance(base, str):
-        raise InputError(f"{path}: base={base!r} is invalid", "name a config: base: demo, or base: ../other.yaml")
-    under = _read(find_config(base, path.parent), (*above, path.resolve()))
+        raise InputError(f"{where}: base={base!r} is invalid", "name a config: base: demo, or base: ../other.yaml")
+    under = _read(find_config(base, folder), above)
     under.pop("run", None)  # two configs, two runs
-    corpus = values.get("corpus")
-    under = _for_kind(under, corpus.get("kind") if isinstance(corpus, dict) else None)
+    kind, net = (
+        part.get("kind") if isinstance(part := values.get(name), dict) else None for name in ("corpus", "model")
+    )
+    under = _for_net(_for_kind(under, kind), net)
     return _laid_over(under, values)
 
 
@@ -138,11 +185,13 @@ def with_settings(config: Config, settings: Sequence[str]) -> Config:
 def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Return a copy of `values` with each ``dotted.key=value`` set, in order.
 
-    Where they change ``corpus.kind``, the keys of the old kind are removed from the copy first.
+    Where they change ``corpus.kind`` or ``model.kind``, the keys of the old kind are removed from the copy first.
     """
     settings = [_setting(text) for text in overrides]
-    kinds = [value for key, value in settings if key == "corpus.kind"]
-    merged = _for_kind(_copy(values), kinds[-1] if kinds else None)
+    kinds, nets = ([value for key, value in settings if key == f"{part}.kind"] for part in ("corpus", "model"))
+    merged = _for_net(_for_kind(_copy(values), kinds[-1] if kinds else None), nets[-1] if nets else None)
+    if any(key.startswith("model.options") for key, _ in settings) and isinstance(merged.get("model"), dict):
+        merged["model"] = {key: value for key, value in merged["model"].items() if key not in FILLED_IN}
     for key, value in settings:
         *sections, last = key.split(".")
         place = merged
@@ -171,6 +220,14 @@ def _for_kind(values: dict[str, Any], kind: object) -> dict[str, Any]:
         return values
     old = KEYS_OF_KIND.get(str(corpus["kind"]), KEYS_OF_OWN)
     return {**values, "corpus": {key: value for key, value in corpus.items() if key not in old}}
+
+
+def _for_net(values: dict[str, Any], kind: object) -> dict[str, Any]:
+    """Return `values` without what describes their net where `kind`, from a later layer, is another one."""
+    model = values.get("model")
+    if not isinstance(model, dict) or kind is None or model.get("kind", "conv") == kind:
+        return values
+    return {key: value for key, value in values.items() if key != "model"}
 
 
 def known_keys(section: type[BaseModel] = Config, prefix: str = "") -> list[str]:
@@ -234,6 +291,7 @@ def _nearest(key: str, keys: Sequence[str]) -> str:
     by_name = {name.rpartition(".")[2]: name for name in reversed(keys)}  # the first of a name counts
     last = key.rpartition(".")[2]
     near = [by_name[last]] if last in by_name else []  # the right name in the wrong section
+    near = near or [each for each in [_CALLED_ELSEWHERE.get(last.lower(), "")] if each in keys]
     near = near or difflib.get_close_matches(key, [*keys, *sections], n=1, cutoff=0.6)
     near = near or [by_name[name] for name in difflib.get_close_matches(last, by_name, n=1, cutoff=0.6)]
     if near:

@@ -12,23 +12,25 @@ from speechctc.config.encoder import EncoderConfig
 from speechctc.config.section import IN_ORDER, ODD, TYPED, Section
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
+from speechctc.core.own_net import OWN, facts_of
 
 Marks = Literal["keep", "strip", "split"]
 """What becomes of a class of marks on labels."""
 
 MARKS = ("tone", "stress", "length", "diacritics", "diphthongs", "affricates")
 _LABELS = ("ignore", "map", "notation", "segment", *MARKS, "dictionary", "language")
-_TIERS = ("root", "channel", "tier", "uncorrected", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
+_TIERS = ("root", "channel", "track", "tier", "uncorrected", "words", "words_tier", "max_gap", "max_seconds", *_LABELS)
 KEYS_OF_KIND = {
-    "timit": ("root", "phones", "channel"),
-    "table": ("root", "channel", "tables", *_LABELS),
+    "timit": ("root", "phones", "channel", "track"),
+    "table": ("root", "channel", "track", "tables", *_LABELS),
     "textgrid": _TIERS,
     "elan": _TIERS,
-    "demo": ("root", "phones", "channel", "demo"),
-    "espeak": ("root", "phones", "channel", "language", "espeak"),
+    "labels": _TIERS,
+    "demo": ("root", "phones", "channel", "track", "demo"),
+    "espeak": ("root", "phones", "channel", "track", "language", "espeak"),
 }
 """By `corpus.kind`, the keys that describe one corpus: a config that changes the kind does not inherit them."""
-KEYS_OF_OWN = ("root", "channel", "options", *_LABELS)
+KEYS_OF_OWN = ("root", "channel", "track", "options", *_LABELS)
 """The same for a reader of one's own."""
 
 Tables = Path | tuple[Path, ...] | None
@@ -96,7 +98,7 @@ class EspeakConfig(Section):
 class CorpusConfig(Section):
     """The recordings and their labels."""
 
-    kind: Literal["timit", "table", "textgrid", "elan", "demo", "espeak"] | str
+    kind: Literal["timit", "table", "textgrid", "elan", "labels", "demo", "espeak"] | str
     """how the corpus is laid out on disk; or the name of a reader of one's own"""
     root: Path | None = None
     """folder of the corpus; for tables, the folder that audio paths are relative to"""
@@ -143,6 +145,8 @@ class CorpusConfig(Section):
     """labels of several consonants (tʃ, t͡s): one phone each, or split into a stop and a fricative"""
     channel: int | None = Field(None, ge=1)
     """channel of the recordings to read, counted from 1; null: the mean of all channels"""
+    track: int | None = Field(None, ge=1)
+    """sound track of videos to read, counted from 1; null: the first"""
     ignore: tuple[str, ...] = ()
     """labels to leave out because they are neither phones nor words, beside pauses and noise among words ([noise], sp,
     xxx), which are left out in any case (all kinds but timit and demo)"""
@@ -173,6 +177,11 @@ class CorpusConfig(Section):
 _Width = Annotated[int, Field(ge=1)]
 _OddWidth = Annotated[_Width, ODD]
 _Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
+
+_Frames = Annotated[int, Field(ge=0)]
+FILLED_IN = ("time_stride", "sees", "longest", "version")
+"""The keys of the section `model` that the function of a net of one's own says."""
+_OF_OWN = ("options", "sees", "longest", "version")  # its keys
 
 KINDS = ("mel", "mfcc", "encoder")
 """The kinds of features of the package."""
@@ -267,13 +276,22 @@ class TrainConfig(Section):
     accumulate: int = Field(1, ge=1)
     """batches of each process whose gradients add up to a step of the optimiser: one large batch in the memory of a
     small one"""
-    optimizer: Literal["adam", "sgd"] = Field("adam", description="adam: AdamW; sgd: SGD without momentum")
+    optimizer: Literal["adam", "sgd"] | str = "adam"
+    """adam: AdamW; sgd: SGD without momentum; or a class of torch.optim (RAdam, Muon), or one of one's own"""
+    optimizer_options: dict[str, Any] = {}
+    """further arguments of such a class ({betas: [0.9, 0.98]})"""
     lr: float = Field(1e-4, gt=0, description="highest learning rate")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of the optimiser")
     warmup_steps: int = Field(0, ge=0)
     """steps over which the learning rate rises; at most a tenth of all steps"""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """cosine: the learning rate falls to 0 at the planned end"""
+    schedule: Literal["constant", "cosine"] | str = "constant"
+    """cosine: the learning rate falls to 0 at the planned end; or a class of torch.optim.lr_scheduler, which counts
+    steps, or one of one's own"""
+    schedule_options: dict[str, Any] = Field({}, description="further arguments of such a class ({gamma: 0.999})")
+    freeze: tuple[str, ...] = ()
+    """names of parameters that stay as they are, or patterns: [convs.*]"""
+    rates: dict[str, Annotated[float, Field(gt=0)]] = {}
+    """factors of the learning rate of some parameters, by name or pattern: {convs.*: 0.1}; the first that matches"""
     scale_lr: Literal["none", "linear", "sqrt"] = "none"
     """growth of the learning rate with the number of processes that train together"""
     consistency: float = Field(0.0, ge=0, le=10)
@@ -285,6 +303,21 @@ class TrainConfig(Section):
     """implementation of the CTC loss; auto: that of the device"""
     curves: bool = Field(True, description="keep curves.png up to date in the run's folder, if matplotlib is installed")
     finetune: FinetuneConfig = FinetuneConfig()
+
+    @field_validator("optimizer", "schedule")
+    @classmethod
+    def _are_known(cls, value: str, info: ValidationInfo) -> str:
+        own = plugins.OPTIMIZERS if info.field_name == "optimizer" else plugins.SCHEDULES
+        if value not in own and info.context == TYPED:
+            plugins.find("optimizer" if info.field_name == "optimizer" else "schedule", value, own)
+        return value
+
+    @model_validator(mode="after")
+    def _options_have_an_owner(self) -> TrainConfig:
+        for name, own in (("optimizer", plugins.OPTIMIZERS), ("schedule", plugins.SCHEDULES)):
+            if getattr(self, f"{name}_options") and (kind := getattr(self, name)) in own:
+                raise ValueError(f"train.{name}_options are for a class of torch.optim or one's own, not {kind}")
+        return self
 
     @property
     def views(self) -> int:
@@ -411,17 +444,32 @@ class FeatureConfig(Section):
         """Return the channels of the net's input: the static features and each order of derivative."""
         return 1 + self.deltas
 
+    @property
+    def inputs(self) -> int:
+        """Return the values of a frame of the net's input: those of all channels."""
+        return self.channels * self.static_dims
+
+
+CONV_STRIDE = 4  # the largest `model.time_stride` of the package's own net
+
 
 class ModelConfig(Section):
-    """The net: convolutions over frequency and time, then dense layers on each frame."""
+    """The net: convolutions over frequency and time, then dense layers on each frame; or one of the user's own."""
 
+    kind: Literal["conv"] | str = "conv"
+    """conv: the net that the keys below describe; or the name of a net of one's own, which they do not concern"""
+    options: dict[str, Any] = Field({}, description="settings of a net of one's own")
+    sees: tuple[_Frames, _Frames] | Literal["whole"] | None = None
+    """frames that a net of one's own sees before and after each, or whole: all of a recording; filled in"""
+    longest: float | None = Field(None, gt=0, description="most seconds that a net of one's own takes; filled in")
+    version: str | None = Field(None, description="version of a net of one's own; filled in")
     activation: Literal["maxout", "relu", "prelu", "silu"] = Field("maxout", description="activation of every layer")
     pieces: int = Field(2, ge=2, le=8, description="linear pieces of a maxout unit")
     convs: tuple[_Width, ...] = Field((128,) * 4 + (256,) * 6, min_length=1)
     """feature maps of each convolution, after maxout"""
     kernel: tuple[_OddWidth, _OddWidth] = Field((3, 5), description="filter size: mel bands x frames; odd")
     pool: int = Field(3, ge=1, le=16, description="max-pooling over frequency after the first convolution")
-    time_stride: int = Field(1, ge=1, le=4, description="frames of input per frame of output")
+    time_stride: int = Field(1, ge=1, le=64, description="frames of input per frame of output; conv: at most 4")
     dense: tuple[_Width, ...] = Field((1024,) * 3, description="units of each dense layer, after maxout")
     dense_span: int | tuple[int, ...] = 1
     """neighbouring output frames that a dense layer sees; odd; or a list, one for each layer"""
@@ -436,6 +484,50 @@ class ModelConfig(Section):
     residual: bool = Field(False, description="add the input of a layer to its output where their shapes agree")
     init: Literal["uniform", "he"] = "he"
     """first weights: he: He et al. 2015; uniform: U(-0.05, 0.05) as in Zhang et al. 2016"""
+
+    @field_validator("kind")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        if value not in OWN:
+            plugins.find("model", value, OWN)
+        return value
+
+    @model_validator(mode="after")
+    def _has_its_keys_alone(self) -> ModelConfig:
+        if self.kind in OWN:
+            if self.time_stride > CONV_STRIDE:
+                raise ValueError(f"model.time_stride {self.time_stride} should be less than or equal to {CONV_STRIDE}")
+            odd, whose = [key for key in _OF_OWN if getattr(self, key)], "nets of one's own"
+        else:
+            fields = {key: field.default for key, field in type(self).model_fields.items()}
+            both = ("kind", "time_stride", *_OF_OWN)
+            odd = [key for key in fields if key not in both and getattr(self, key) != fields[key]]
+            whose = f"kind conv, and {self.kind} has its settings in model.options"
+        if odd:
+            raise ValueError(f"model.{odd[0]} is of {whose}")
+        return self
+
+    def of_own(self, inputs: int) -> ModelConfig:
+        """Return the section of a net of one's own with what its function says filled in.
+
+        Raises
+        ------
+        InputError
+            The function says something else than was filled in before.
+        """
+        if self.kind in OWN:
+            return self
+        now = facts_of(self.kind, inputs, self.options)
+        before = [("time_stride", self.time_stride, now.time_stride)]
+        if self.sees is None:  # a stride that a user gave may be the default, too
+            before = [each for each in before if each[1] != 1]
+        else:
+            before += [(name, getattr(self, name), getattr(now, name)) for name in ("sees", "longest", "version")]
+        for name, was, value in before:
+            if was != value:
+                what = f"model.{name}={was!r}, and the function of model.kind={self.kind} says {value!r}"
+                raise InputError(what, f"register the net with {name}={was!r}, or train again with this one")
+        return self.model_copy(update=now._asdict())
 
     @model_validator(mode="after")
     def _one_for_each_layer(self) -> ModelConfig:
@@ -503,6 +595,12 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     score: ScoreConfig = ScoreConfig()
+
+    @model_validator(mode="after")
+    def _fill_in(self) -> Config:
+        model = self.model if self.model.kind in OWN else self.model.of_own(self.features.inputs)
+        object.__setattr__(self, "model", model)  # a section is frozen; this fills it in, once
+        return self
 
     @field_validator("run", mode="before")
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -47,16 +48,33 @@ def choose_device(name: str) -> torch.device:
 def recognition_device(name: str) -> str:
     """Return where to recognise, as torch names it; torch is loaded only where there is a GPU, or one is asked for.
 
+    Parameters
+    ----------
+    name : str
+        ``"auto"``, ``"cpu"``, ``"cuda"``, or a GPU by its number, ``"cuda:1"``; a `torch.device` is taken too.
+
     Raises
     ------
     InputError
-        As `choose_device`, or torch is not installed.
+        There is no such device here, or torch is not installed.
     """
-    if name == "cpu" or (name == "auto" and not (_has_gpu() and find_spec("torch"))):
+    name = str(name)
+    if re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", name) is None:
+        meant = "did you mean cuda? " if name.lower() in ("gpu", "nvidia", "cuda:") else ""
+        raise InputError(f"device {name!r:.40}: there is none of that name", f"{meant}name auto, cpu, cuda or cuda:1")
+    if name[:3] == "cpu" or (name == "auto" and not (_has_gpu() and find_spec("torch"))):
         return "cpu"
     if find_spec("torch") is None:
         raise InputError(f"device {name}: torch, which computes on GPUs, is not installed", with_extra("train"))
-    return str(choose_device(name))
+    import torch
+
+    if name == "auto":
+        return str(choose_device(name))
+    gpus, number = torch.cuda.device_count() if torch.cuda.is_available() else 0, name.partition(":")[2]
+    if int(number or 0) >= gpus:
+        there = f"there are {gpus}, counted from 0" if gpus else "torch finds no CUDA GPU here"
+        raise InputError(f"device {name}: {there}", "`speechctc doctor` says why; or name cpu or auto")
+    return f"cuda:{int(number)}" if number else str(choose_device(name))
 
 
 @cache

@@ -23,7 +23,7 @@ class Optimizer:
     Parameters
     ----------
     groups : sequence of dict
-        Each with ``"params"`` and ``"weight_decay"``.
+        Each with ``"params"`` and ``"weight_decay"``; maybe with ``"scale"``, a factor of its rate.
     lr : float
         Learning rate of every group; ``"lr"`` in each may be changed.
 
@@ -37,6 +37,7 @@ class Optimizer:
         of them is not finite; then the step changes nothing.
     """
 
+    of_torch = False  # it is made of the classes of `torch.optim`, whose rates are numbers
     KEPT: tuple[str, ...] = ()  # names of the tensors of each parameter's state
     _step_supports_amp_scaling = True  # asked by torch.amp.GradScaler
     grad_scale: Tensor
@@ -96,7 +97,8 @@ class Optimizer:
         """Change the parameters that have a gradient."""
         scaled = {name: getattr(self, name, None) for name in ("grad_scale", "found_inf")}
         for group in self.param_groups:
-            how = {"fused": True, "maximize": False, **{key: group[key] for key in group if key != "params"}, **scaled}
+            own = {key: group[key] for key in group if key not in ("params", "scale")}
+            how = {"fused": True, "maximize": False, **own, **scaled}
             if parameters := [parameter for parameter in group["params"] if parameter.grad is not None]:
                 self._change(parameters, [_laid_out(parameter) for parameter in parameters], how)
 

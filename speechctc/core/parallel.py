@@ -252,6 +252,9 @@ def program(name: str) -> str | None:
     return next(filter(shutil.which, (os.path.join(folder, name + end) for folder in folders for end in endings)), None)
 
 
+UNGUARDED = 97  # status of a worker that found itself calling for workers while it imported the script
+
+
 def start_method(name: str) -> Any:
     """Return multiprocessing's context of a name, for processes that import what this one can import."""
     util: Any = multiprocessing.util  # it gives flags to each Python that it starts, and then this process's sys.path
@@ -303,6 +306,15 @@ def stop_requests(handle: Callable[[int], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def end_if_imported_by_worker() -> None:
+    """End a worker process that imports a script without a guard, which would do its parent's work again.
+
+    The parent learns of it by the status, and says so once.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(UNGUARDED)
+
+
 class WorkerEnded(Exception):
     """A worker process was ended from outside."""
 
@@ -342,7 +354,10 @@ def in_processes(
         At the start and by the iterator: a process was ended from outside.
     WorkFailed
         By the iterator: `work` raised an exception.
+    InputError
+        By the iterator: a script calls this where it is imported, which the processes do.
     """
+    end_if_imported_by_worker()
     open_standard_streams()  # else a pipe of the processes could take the place of one
     context = start_method("forkserver" if os.name == "posix" else "spawn")
     if preload and context.get_start_method() == "forkserver":
@@ -386,6 +401,10 @@ class _Worker:
             _send(self._pipe, item)
             result, problem = self._pipe.recv()
         except (EOFError, OSError):
+            self._process.join(1)
+            if self._process.exitcode == UNGUARDED:
+                what = "the script that this is called from calls it again in each process that works for it"
+                raise InputError(what, 'call it under if __name__ == "__main__":') from None
             raise WorkerEnded from None
         if problem:
             raise WorkFailed(problem)

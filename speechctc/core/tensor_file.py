@@ -103,6 +103,42 @@ def rounded(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
     return small
 
 
+def packed(tensors: Mapping[str, NDArray[Any]]) -> Arrays:
+    """Return weights as small as keeps them to the bit, for `unpacked`: those that were `rounded` before, as then."""
+    small: Arrays = {}
+    for name, value in tensors.items():
+        try:
+            one = rounded({name: value})
+        except InputError:  # beyond half precision
+            one = {}
+        is_same = bool(one) and np.array_equal(_wide(one)[name], value) and value.dtype == np.float32
+        small |= one if is_same else {name: value}
+    return small
+
+
+def unpacked(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    """Undo `packed`."""
+    return _wide({name: each.astype(np.float32) if each.dtype == np.float16 else each for name, each in arrays.items()})
+
+
+def _wide(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    """Return matrices of 8 bits, of which each has its factors, as float32.
+
+    Raises
+    ------
+    ValueError
+        A matrix has no factors for its rows.
+    """
+    wide = dict(arrays)
+    for name in [name for name, each in arrays.items() if each.dtype == np.int8]:
+        factors = wide.pop(name + SCALE, np.zeros(0))
+        if factors.dtype != np.float32 or factors.shape != wide[name].shape[:1] or not (factors >= 0).all():
+            raise ValueError(f"{name} has no factors of its rows")
+        with np.errstate(over="ignore", invalid="ignore"):  # who reads weights looks whether they are finite
+            wide[name] = wide[name] * _by_row(factors, wide[name])
+    return wide
+
+
 def load_weights(path: Path, most: int | None = None) -> Arrays:
     """Return the tensors of a file as float32, all finite, those that were `rounded` too.
 
@@ -113,13 +149,7 @@ def load_weights(path: Path, most: int | None = None) -> Arrays:
     ValueError
         A weight is infinite or NaN, or a matrix of 8 bits has no factors for its rows.
     """
-    arrays = load_arrays(path, most)
-    for name in [name for name, each in arrays.items() if each.dtype == np.int8]:
-        factors = arrays.pop(name + SCALE, np.zeros(0))
-        if factors.dtype != np.float32 or factors.shape != arrays[name].shape[:1] or not (factors >= 0).all():
-            raise ValueError(f"{name} has no factors of its rows")
-        with np.errstate(over="ignore", invalid="ignore"):  # which the check below says
-            arrays[name] = arrays[name] * _by_row(factors, arrays[name])
+    arrays = _wide(load_arrays(path, most))
     tensors = {name: each.astype(np.float32, copy=False) for name, each in arrays.items()}
     if not all(bool(np.isfinite(tensor).all()) for tensor in tensors.values()):
         raise ValueError("a weight is infinite or NaN")

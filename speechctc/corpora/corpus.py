@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from speechctc.core import files
-from speechctc.core.errors import InputError
-from speechctc.core.text_files import read_bytes, read_tables
+from speechctc.audio.tracks import Channel
+from speechctc.core.text_files import read_tables
 from speechctc.phones.inventory import FOUND, Inventory, Word, inventory_of, named_inventory
 
 SPLITS = ("train", "dev", "test")
-# Beside the features: the counts of the phones in each split; the language of each utterance, if there are several.
-PHONES_FILE, LANGUAGES_FILE = "phones.tsv", "languages.tsv"
-
+PHONES_FILE = "phones.tsv"  # beside the features: the counts of the phones in each split
 
 REPEATED = 3, 0.1  # number and share of a split's utterances from which it is said that their labels are trained on
 
@@ -45,7 +40,7 @@ class Utterance:
     times : tuple of (float, float), optional
         Start and end of each phone in seconds from the start of the utterance, where the corpus has them; as long as
         `phones`.
-    channel : int, optional
+    channel : int or Track, optional
         The channel of the recording, counted from 1; None: the mean of all channels.
     stretch : (float, float), optional
         Start and end in the recording in seconds; None: the utterance is the whole recording.
@@ -60,7 +55,7 @@ class Utterance:
     phones: tuple[str, ...]
     speaker: str = ""
     times: tuple[tuple[float, float], ...] | None = None
-    channel: int | None = None
+    channel: Channel | None = None
     stretch: tuple[float, float] | None = None
     words: tuple[str, ...] = ()
     traits: tuple[tuple[str, str], ...] = ()
@@ -154,26 +149,3 @@ def repeats_note(split: str, count: int, everything: int) -> str:
     return (
         note_text("repeated", split=split, count=count, all=everything) if count >= max(few, share * everything) else ""
     )
-
-
-def write_languages(path: Path, rows: Iterable[tuple[str, str, str]]) -> None:
-    """Write split, id and language of utterances, so that any id is read back: with line ends or bytes of any kind."""
-    table = io.StringIO(newline="")
-    csv.writer(table, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
-    files.write_text(path, table.getvalue())
-
-
-def read_languages(path: Path) -> list[tuple[str, str, str]]:
-    """Return the rows of `write_languages`.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is another.
-    """
-    table = io.StringIO(read_bytes(path).decode("utf-8", "surrogateescape"), newline="")
-    try:
-        return [(split, id, language) for split, id, language in csv.reader(table, delimiter="\t", strict=True)]
-    except (csv.Error, ValueError):
-        what = f"{path}: not the languages of these features"
-        raise InputError(what, "run speechctc extract with this config again") from None

@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+from speechctc.audio.tracks import chosen, preferred
 from speechctc.config.schema import KEYS_OF_KIND, CorpusConfig
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.corpora import table, tiers, timit
 from speechctc.corpora.corpus import Corpus
+from speechctc.corpora.label_tracks import read_label_tracks
 from speechctc.corpora.synthetic import read_demo, read_espeak
 
 # By `corpus.kind`; each takes the config and the split without which there is no corpus.
@@ -19,6 +21,7 @@ READERS: dict[str, Callable[[CorpusConfig, str], Corpus]] = {
     "table": table.read_tables,
     "textgrid": lambda config, needed: tiers.read_textgrids(_root(config), config, needed),
     "elan": lambda config, needed: tiers.read_elan(_root(config), config, needed),
+    "labels": lambda config, needed: read_label_tracks(_root(config), config, needed),
     "demo": lambda config, needed: read_demo(_root(config), config),
     "espeak": lambda config, needed: read_espeak(_root(config), config),
 }
@@ -42,10 +45,10 @@ def read_corpus(config: CorpusConfig, needed: str = "train") -> Corpus:
         own = plugins.need("corpus", config.kind, tuple(KEYS_OF_KIND))
         read = plugins.guarded(f"corpus.kind={config.kind}", own)
     corpus: Corpus = read(config, needed).with_repeats()
-    if config.channel is None:
+    if (given := chosen(config.track, config.channel)) is None:
         return corpus
     splits = {
-        split: tuple(dataclasses.replace(each, channel=each.channel or config.channel) for each in part)
+        split: tuple(dataclasses.replace(each, channel=preferred(each.channel, given)) for each in part)
         for split, part in corpus.splits.items()
     }
     return dataclasses.replace(corpus, splits=splits)

@@ -9,11 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path, PurePath
 from typing import Any
 
 from speechctc.audio import sound_file
+from speechctc.audio.label_files import FOREIGN, is_label_file
 from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import MARKS, CorpusConfig
@@ -23,6 +24,7 @@ from speechctc.core.parallel import attempt
 from speechctc.core.text_files import Text, read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.corpus_builder import note_of_xsampa
+from speechctc.corpora.label_tracks import BESIDE, are_phones, read_track, tracks_of
 from speechctc.corpora.manifests import corpora_in
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table import SPLIT_WORDS, spelling_of, split_named, split_of_row
@@ -36,7 +38,7 @@ from speechctc.phones.notations import is_xsampa
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
 MAYBE = (".json", ".gz")  # some of these are manifests, and others something else
 # Endings of transcripts that are not read; .txt and .lab where a recording has the same name.
-_TRANSCRIPTS = tuple(".stm .ctm .mlf .srt .vtt .txt .lab".split())
+_TRANSCRIPTS = (*FOREIGN, ".stm", ".ctm", ".srt", ".vtt", ".txt", ".lab")
 _LISTS = (".txt", ".data", ".text", ".trn", ".lst", "")  # of texts that may have a line for each recording
 MAX_LIST = 1 << 26  # bytes
 _REQUIRED = {"corpus": {"kind": "table"}, "data": {"dir": "data"}}  # of a config
@@ -122,6 +124,11 @@ class Survey:
     of_words: bool = False
     to_test: CorpusConfig | None = None
     hints: set[str] = field(default_factory=set)
+
+    @cached_property
+    def tracks(self) -> dict[Path, Path]:
+        """Other programs' files of labels, by recording."""
+        return tracks_of(self.recordings)
 
     @property
     def utterances(self) -> list[Utterance]:
@@ -226,7 +233,10 @@ def _transcripts(result: Survey) -> Iterator[Path]:
     """Yield the files that look like transcripts of a kind that is not read."""
     stems = {path.with_suffix("") for path in result.recordings}
     names = {path.name for path in stems}
+    tracks = set(result.tracks.values())  # what is said of them is said
     for path in written.changed([path for path in files_below(result.folder) if path.is_file()]):
+        if path in tracks:
+            continue
         if path.name.lower().endswith(_TRANSCRIPTS[:-2]) or (
             path.suffix.lower() in _TRANSCRIPTS and path.with_suffix("") in stems
         ):
@@ -301,7 +311,8 @@ def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
         result.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
     else:
-        result.refused = sum(siblings.find(path, [TEXTGRID, ".phn"]) is not None for path in others.paths)
+        endings = BESIDE if config.kind == "labels" else (TEXTGRID, ".phn")
+        result.refused = sum(siblings.find(path, endings) is not None for path in others.paths)
     result.notes += _other_labels(result, config.kind, siblings)
     result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
     result.unlabelled = len(others.paths) - result.refused
@@ -343,6 +354,7 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     names = [path for path in files_below(result.folder) if path.is_file()]
     tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE) or _has_columns(path)]
     tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
+    tables = [path for path in tables if path.suffix.lower() != ".tsv" or not is_label_file(path)]  # such as Whisper's
     for path in [*tables, *corpora_in(result.folder, names)]:
         try:
             rows[path] = _some_rows(path)
@@ -478,7 +490,40 @@ def _as_timit(result: Survey) -> CorpusConfig | None:
     return result.config_of(kind="timit", root=str(result.folder), phones="timit61") if has_labels else None
 
 
-_KINDS = {"table": _as_tables, "textgrid": _as_textgrids, "elan": _as_elan, "timit": _as_timit}
+def _as_labels(result: Survey) -> CorpusConfig | None:
+    """Return the config for other programs' files of labels; None if there are none, or of words of no known language.
+
+    Raises
+    ------
+    InputError
+        None of them can be read; the first reason.
+    """
+    tracks = result.tracks
+    if not tracks:
+        return None
+    read = [attempt(read_track, pair) for pair in tracks.items()]
+    entries = [each for found in read if not isinstance(found, InputError) for each in found.entries]
+    if not entries:
+        raise next(found for found in read if isinstance(found, InputError))
+    is_known = "words_tier" in result.given or are_phones(entries)
+    if not is_known and {"language", "dictionary"} & set(result.given):
+        result.given["words_tier"] = "words"
+        is_known = True
+    if is_known:
+        return result.config_of(kind="labels", root=str(result.folder), uncorrected=False)
+    files = f"{plural(len(tracks), 'file')} of labels ({first_few([path.name for path in tracks.values()], 3)})"
+    result.notes.append(f"{files}: read as words once their language is named")
+    result.of_words = True
+    return None
+
+
+_KINDS = {
+    "table": _as_tables,
+    "textgrid": _as_textgrids,
+    "elan": _as_elan,
+    "timit": _as_timit,
+    "labels": _as_labels,
+}
 
 
 def describe(survey: Survey) -> str:

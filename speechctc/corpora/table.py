@@ -1,9 +1,9 @@
 """Reads a corpus from tables: one or several for each split, with the columns audio, and phones or words.
 
 ``phones`` are labels separated by spaces, or a JSON list. ``words`` are a text, which is read where a row has no phones
-(see `speechctc.corpora.word_phones`). Optional are ``speaker``, ``channel``, ``start`` and ``end`` (of a row that is a
-piece of its recording), and traits of the speaker, such as ``sex``; other columns are ignored. Audio paths are relative
-to the folder of the table, or to ``corpus.root`` if it is set.
+(see `speechctc.corpora.word_phones`). Optional are ``speaker``, ``channel``, ``track``, ``start`` and ``end`` (of a row
+that is a piece of its recording), and traits of the speaker, such as ``sex``; other columns are ignored. Audio paths
+are relative to the folder of the table, or to ``corpus.root`` if it is set.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import chosen_outside
+from speechctc.audio.tracks import Channel
 from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
@@ -85,7 +86,7 @@ class _TableReader:
         self._tables, self._rows = config.tables, Counter[str]()
         self._divided: dict[Path, list[str]] = {}
         self._lines: dict[Path, dict[str, int]] = {}  # of each id in the tables so far
-        self._seconds = cache(lambda path: sound_file.info(path).seconds)
+        self._seconds = cache(lambda path, channel: sound_file.info(path, channel).seconds)
 
     def read(self, path: Path, split: str) -> None:
         """Add the rows of a table to a split, or to its rejected utterances.
@@ -167,7 +168,7 @@ class _TableReader:
         audio = base / spelling
         stretch = self._stretch(row, audio)
         if row.duration and stretch is None:
-            told.compare(row, self._seconds(audio))
+            told.compare(row, self._seconds(audio, row.channel))
         seconds = stretch and stretch[1] - stretch[0]
         phones = row.phones
         if phones is None:
@@ -179,7 +180,7 @@ class _TableReader:
         """Return from when to when a row lies in its recording, s; None: it is the whole."""
         if not (row.start or row.end):
             return None
-        (start, end), seconds = row.times(), self._seconds(audio)
+        (start, end), seconds = row.times(), self._seconds(audio, row.channel)
         end = seconds if math.isinf(end) else end
         tail = OVERSHOOT if start <= MIN_EDGE else TAIL
         if start > seconds - MIN_EDGE or end > seconds + tail:
@@ -321,14 +322,14 @@ def _shared_audio(corpus: Corpus) -> list[str]:
     """Return notes on recordings that are in training and in another split, whose scores are too good."""
     real = cache(os.path.realpath)
 
-    def places(split: str) -> Iterator[tuple[tuple[str, int | None], tuple[float, float]]]:
+    def places(split: str) -> Iterator[tuple[tuple[str, Channel | None], tuple[float, float]]]:
         for each in corpus.splits[split]:
             inside = os.path.join(real(each.audio.parent), each.audio.name)
             path = real(each.audio) if each.audio.is_symlink() else inside
             yield (path, each.channel), each.stretch or (0.0, math.inf)
 
     held = {recording for split in ("dev", "test") for recording, _ in places(split)}
-    trained: defaultdict[tuple[str, int | None], list[tuple[float, float]]] = defaultdict(list)
+    trained: defaultdict[tuple[str, Channel | None], list[tuple[float, float]]] = defaultdict(list)
     for recording, stretch in places("train") if held else ():  # only what is held: the training split is large
         if recording in held:
             trained[recording].append(stretch)

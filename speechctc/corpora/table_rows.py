@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import MAX_OVERLAP
 from speechctc.audio.recordings import ENDINGS as SOUNDS
+from speechctc.audio.tracks import Channel, chosen
 from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.text_files import MOST_TABLE, Text, most_unpacked, read_text, read_unpacked
 from speechctc.corpora.manifests import fairseq_rows, of_object, read_folder, with_end, without_header
@@ -27,7 +28,7 @@ from speechctc.phones.inventory import CMU39, SILENCES, TIMIT39, TIMIT48, TIMIT6
 
 REQUIRED = ("audio",)
 LABELS = ("phones", "words")  # at least one of them
-OPTIONAL = ("id", "speaker", "channel")
+OPTIONAL = ("id", "speaker", "channel", "track")
 _SECONDS = ("start", "end", "offset", "duration")
 TIMES = ("start", "end")  # columns with the times between which a row lies in its recording, in seconds
 COLUMNS = "audio, and phones or words"
@@ -75,8 +76,8 @@ class Row(NamedTuple):
         Empty where the field is empty or missing; without a column id, that is the name of the recording.
     phones : tuple of str, optional
         None where the field is empty; an empty tuple where it is ``[]``.
-    channel : int, optional
-        Channel of the recording, counted from 1; None where the field is empty or missing.
+    channel : int or Track, optional
+        Of the columns channel and track, counted from 1; None where these are empty or missing.
     words : str
         Empty where the field is empty or missing.
     traits : tuple of (str, str)
@@ -98,7 +99,7 @@ class Row(NamedTuple):
     audio: str = ""
     phones: tuple[str, ...] | None = None
     speaker: str = ""
-    channel: int | None = None
+    channel: Channel | None = None
     words: str = ""
     problem: str = ""
     start: str = ""
@@ -504,12 +505,13 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         labels = tuple(phones.split()) or None
     elif phones is not None:
         return Row(line, str(values.get("id", "")), problem="phones are neither a line of labels nor a list of them")
-    audio, id, speaker, channel, start, end = map(_text, map(values.get, (*_TEXTS, *TIMES)))
+    audio, id, speaker, channel, track, start, end = map(_text, map(values.get, (*_TEXTS, *TIMES)))
     audio = _ROOT.sub("", audio)
     if "id" not in values:
         id = PurePath(audio.replace("\\", "/")).stem
-    if channel and not (channel.isdecimal() and len(channel) < 10 and int(channel) > 0):
-        return Row(line, id, problem=f"channel {channel[:40]!r} is not a number from 1")
+    for name, number in (("channel", channel), ("track", track)):
+        if number and not (number.isdecimal() and len(number) < 10 and int(number) > 0):
+            return Row(line, id, problem=f"{name} {number[:40]!r} is not a number from 1")
     words = values.get("words")
     words = " ".join(map(str, words)) if isinstance(words, list) else _text(words)
     named = () if _TRAITS.isdisjoint(values) else TRAITS  # most tables have none
@@ -521,7 +523,7 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         audio,
         labels,
         speaker,
-        int(channel) if channel else None,
+        chosen(int(track) if track else None, int(channel) if channel else None),
         words,
         start=start,
         end=end,

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, Tier, choose_tiers, in_order, read_tiers
 from speechctc.audio.eaf import ENDING as EAF
-from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.eaf import find_media, origin_of, read_eaf
 from speechctc.audio.recordings import (
     ENDINGS,
     Recording,
@@ -34,7 +34,7 @@ from speechctc.audio.recordings import (
 )
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
-from speechctc.core.errors import InputError, counted, first_few, plural
+from speechctc.core.errors import InputError, counted, counted_alike, first_few, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
@@ -86,10 +86,11 @@ def read_textgrids(root: Path, config: CorpusConfig, needed: str = "train") -> C
             raise InputError(f"{path}: no TextGrid beside it", "add one, or leave the recording out")
         if used.setdefault(grid, path.name) != path.name:
             raise InputError(f"{path}: {used[grid]} has the same name, and is used", "rename one of them")
-        tiers, note = read_tiers(grid)
-        return LabelledRecording(id, path, grid, tiers, recording.speaker, sound_file.info(path).seconds, 0.0, note)
+        read, seconds = read_tiers(grid), sound_file.info(path).seconds
+        origin, domain = -read.begins_at(seconds), read.domain_note(grid, seconds)
+        return LabelledRecording(id, path, grid, read.tiers, recording.speaker, seconds, origin, read.note, domain)
 
-    for recording, id in zip(recordings, _ids([each.path for each in recordings], root), strict=True):
+    for recording, id in zip(recordings, ids_below([each.path for each in recordings], root), strict=True):
         reader.add(id, split_of(recording.name), partial(read, recording, id))
     reader.read()
     builder, alone = reader.builder, [grid.relative_to(root) for grid in sorted(grids - used.keys())]
@@ -131,10 +132,10 @@ def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus
         except InputError:
             without.append(path.relative_to(root))
             raise
-        seconds = sound_file.info(audio).seconds
-        return LabelledRecording(id, audio, path, tiers, speaker_of(path.relative_to(root)), seconds, origin)
+        seconds, (_, note) = sound_file.info(audio).seconds, origin_of(path, media, audio)
+        return LabelledRecording(id, audio, path, tiers, speaker_of(path.relative_to(root)), seconds, origin, note)
 
-    for path, id in zip(files, _ids(files, root), strict=True):
+    for path, id in zip(files, ids_below(files, root), strict=True):
         reader.add(id, split_of(path.relative_to(root)), partial(read, path, id))
     reader.read()
     reader.builder.warn_of(without, "files of ELAN left out, because their recordings are not there")
@@ -144,7 +145,7 @@ def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus
     return reader.to_corpus(needed, what, fix)
 
 
-def _ids(files: Sequence[Path], root: Path) -> list[str]:
+def ids_below(files: Sequence[Path], root: Path) -> list[str]:
     """Return a distinct id for each file: its path below the corpus, without the ending."""
     ids: dict[str, None] = {}
     for path in files:
@@ -170,8 +171,8 @@ class LabelledRecording(NamedTuple):
         Duration of the recording.
     origin : float
         Time in the recording, in seconds, of 0 s in the file of labels.
-    note : str
-        What the user should know about how the file was read, or ``""``.
+    note, domain : str
+        What the user should know about how the file was read, and of a length that is not the recording's, or ``""``.
     """
 
     id: str
@@ -182,6 +183,7 @@ class LabelledRecording(NamedTuple):
     seconds: float
     origin: float = 0.0
     note: str = ""
+    domain: str = ""
 
 
 class ChosenTier(NamedTuple):
@@ -321,7 +323,8 @@ class TierReader:
         """
         chosen = _chosen(labelled, self._tier, self._config.words)
         if len(chosen) > 1:  # a speaker who says nothing here
-            chosen = [each for each in chosen if any(entry.label for entry in each.tier.entries)] or chosen[:1]
+            spoken = [e for e in chosen if e.tier.problem or any(entry.label for entry in e.tier.entries)]
+            chosen = spoken or chosen[:1]
         found: list[tuple[ChosenTier, Tier, list[Utterance]]] = []
         errors: list[InputError] = []
         for each in chosen:
@@ -336,11 +339,13 @@ class TierReader:
                     self.builder.rejected[split].append(Rejected(f"{labelled.id}-{each.tier.name}", str(error)))
         if not found:
             raise errors[0]
+        notes = [f"{labelled.file}: {tier.note}" for _, tier, _ in found if tier.note]
+        labelled = labelled._replace(note="; ".join(filter(None, [labelled.note, *notes])))
         every = [utterance for *_, utterances in found for utterance in utterances]
         self.builder.utterances[split] += every
         tiers = [tier for _, tier, _ in found]
         interrupted = sum(_interrupted(utterances, tiers, tier, labelled.origin) for _, tier, utterances in found)
-        gap = max(_longest_gap(tier, labelled.seconds) for tier in tiers)
+        gap = max(_longest_gap(tier, labelled) for tier in tiers)
         return FoundUtterances(labelled, every, gap, interrupted, [each for each, *_ in found])
 
     def _of_tier(self, labelled: LabelledRecording, chosen: ChosenTier, split: str) -> Iterator[Utterance]:
@@ -496,12 +501,13 @@ def _words(labelled: LabelledRecording, words: Tier | None) -> list[Interval]:
     return [Interval(each.start + shift, each.end + shift, each.label) for each in sorted(entries)]
 
 
-def _longest_gap(tier: Tier, seconds: float) -> float:
+def _longest_gap(tier: Tier, labelled: LabelledRecording) -> float:
     """Return the longest time without a label, in seconds; of points, 0."""
     if tier.points:
         return 0.0
+    begin, last = -labelled.origin, labelled.seconds - labelled.origin
     starts, ends = [entry.start for entry in tier.entries], [entry.end for entry in tier.entries]
-    return max(start - end for start, end in zip([*starts, seconds], [0.0, *ends], strict=True))
+    return max(start - end for start, end in zip([*starts, last], [begin, *ends], strict=True))
 
 
 def _interrupted(utterances: Sequence[Utterance], tiers: Sequence[Tier], tier: Tier, origin: float) -> int:
@@ -612,6 +618,8 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
     _report_odd(files, builder)
     if odd := [file.labelled.note for file in files if file.labelled.note]:
         builder.warnings.append(odd[0] + (f" (and {len(odd) - 1} more files)" if len(odd) > 1 else ""))
+    domains = [(file.labelled.file, file.labelled.domain) for file in files if file.labelled.domain]
+    builder.warnings += counted_alike(domains, with_numbers=True)
     _report_cuts(files, builder, config)
     if config.max_gap is None or config.max_gap >= MIN_GAP:
         quiet = [Path(file.labelled.audio.name) for file in files if file.gap >= MIN_GAP]

@@ -10,10 +10,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
-from speechctc.audio import sound_file
-from speechctc.audio.annotations import MAX_OVERLAP, PHN_RATE, Interval, choose_tier, read_phn, read_textgrid
+from speechctc.audio import label_files, sound_file
+from speechctc.audio.annotations import (
+    MAX_OVERLAP,
+    PHN_RATE,
+    Interval,
+    choose_tier,
+    intervals_of,
+    read_phn,
+    read_tiers,
+)
 from speechctc.audio.eaf import ENDING as EAF
-from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.eaf import find_media, origin_of, read_eaf
 from speechctc.audio.recordings import (
     TIERS,
     Named,
@@ -24,13 +32,15 @@ from speechctc.audio.recordings import (
     left_out,
     name_of,
 )
+from speechctc.audio.tracks import Channel, words
 from speechctc.core import written
-from speechctc.core.errors import InputError, first_few, plural
+from speechctc.core.errors import InputError, counted_alike, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.manifests import PERTURBED, read_folder
 from speechctc.corpora.table import spelling_of
+from speechctc.corpora.table_rows import ENDINGS as ENDINGS_OF_TABLES
 from speechctc.corpora.table_rows import Row, read_table
 from speechctc.corpora.table_rows import is_table as looks_like_table
 from speechctc.phones.inventory import nfc
@@ -38,8 +48,14 @@ from speechctc.phones.nonspeech import kind_of_phone
 from speechctc.phones.notations import from_praat
 
 TEXTS = (".lab", ".txt")
-FILES = {"phones": (".phn", *TEXTS, ".textgrid", EAF), "words": (*TEXTS, ".textgrid", EAF, ".wrd")}
+FILES = (".phn", ".wrd", *TEXTS, ".textgrid", EAF, *label_files.ENDINGS, *label_files.FOREIGN)
+# Endings of transcripts beside recordings; the first that is there is read. Subtitles have words.
+BESIDE = {
+    "phones": (".phn", *TEXTS, ".textgrid", EAF, ".ctm"),
+    "words": (*TEXTS, ".textgrid", EAF, ".wrd", *label_files.ENDINGS, *label_files.FOREIGN),
+}
 NAMES = {"phones": ".PHN, .lab, .txt, .TextGrid or .eaf", "words": ".lab, .txt, .TextGrid, .eaf or .WRD"}
+MORE = {"phones": ", nor .ctm", "words": ", nor .ctm, .stm, .srt or .vtt"}
 Labels = Literal["phones", "words"]
 SHOWN = 40  # signs of a phrase in an error
 
@@ -115,7 +131,8 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     Parameters
     ----------
     file : Path
-        A .PHN file, a TextGrid, or a text file with labels separated by white space.
+        A .PHN file, a TextGrid, a file of ELAN, another program's file of labels with times, or a text file with labels
+        separated by white space.
     recording : Path
         Of a file of ELAN that links to several, the one that the times are of.
     choice : TranscriptOptions
@@ -129,9 +146,14 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     if ending == EAF:
         return _of_elan(file, recording, tier, choice.limits)
     if ending == ".textgrid":
-        return _of_intervals(file, read_textgrid(file, tier), choice.limits, tier)
+        return _of_grid(file, recording, tier, choice.limits)
     if ending in (".phn", ".wrd"):
         return _of_intervals(file, read_phn(file), choice.limits, ending[1:].upper())
+    if label_files.is_label_file(file):
+        about = attempt(sound_file.info, recording)
+        found = label_files.read_label_file(file, recording, None if isinstance(about, InputError) else about)
+        if found is not None:
+            return _noted_first(_of_intervals(file, found.entries, choice.limits, file.name), found.note)
     text, note = read_text(file)
     if choice.labels == "phones":
         return Transcript(tuple(text.split()), file, note)
@@ -151,6 +173,14 @@ def _of_timit(text: str, file: Path, recording: Path) -> str:
     return match[3] if fits or siblings.find(file, [".phn", ".wrd"]) else ""
 
 
+def _of_grid(file: Path, recording: Path, tier: str, limits: bool | None) -> Transcript:
+    """Return a tier of a TextGrid, its times those in the recording."""
+    grid, about = read_tiers(file), attempt(sound_file.info, recording)
+    if not isinstance(about, InputError):  # else it is refused when it is read
+        grid = grid.of_recording(file, about.seconds)
+    return _noted_first(_of_intervals(file, intervals_of(grid.tiers, file, tier), limits, tier), grid.note)
+
+
 def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Transcript:
     """Return a tier of ELAN; its times are those of the recording."""
     tiers, media = read_eaf(file)
@@ -159,11 +189,16 @@ def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Tra
         if limits:
             what = f"{file}: the tier {tier.name!r} has no times of its own, which could be limits"
             raise InputError(what, "name the tier above it with --tier, or give --no-limits")
-        return Transcript(tuple(each.label for each in tier.entries), file)
-    origin = next((each.origin for each in media if each.stem == recording.stem), media[0].origin if media else 0.0)
-    return _of_intervals(
-        file, [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries], limits, name
-    )
+        note = f"{file}: {tier.note}" if tier.note else ""
+        return Transcript(tuple(each.label for each in tier.entries), file, note)
+    origin, note = origin_of(file, media, recording)
+    entries = [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries]
+    return _noted_first(_of_intervals(file, entries, limits, name), note)
+
+
+def _noted_first(transcript: Transcript, note: str) -> Transcript:
+    """Return a transcript with a note on its file before its own."""
+    return transcript._replace(note="; ".join(filter(None, [note, transcript.note])))
 
 
 def _of_intervals(file: Path, intervals: Sequence[Interval], limits: bool | None, name: str) -> Transcript:
@@ -231,22 +266,18 @@ def read_in(
     folder: Path, recordings: Sequence[Recording], choice: TranscriptOptions, siblings: Siblings | None = None
 ) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the subfolders that they have, too."""
-    endings, siblings = _endings(choice), siblings or Siblings()
-    spelled: defaultdict[str, set[str]] = defaultdict(set)
-    for each in recordings:
-        spelled[each.path.stem.lower()].add(each.path.stem)
-    found = []
+    endings, siblings, found = _endings(choice), siblings or Siblings(), []
+    others = siblings.around(each.path for each in recordings)
     for each in recordings:
         last = Path(os.path.abspath(each.path)).parent.name
         places = [folder / part / each.path.name for part in (each.name.parent, last, "")]
-        others = spelled[each.path.stem.lower()]
         file = next((file for place in places if (file := siblings.find(place, endings, others)) is not None), None)
         found.append((each, file, f"in {folder}"))
     return _read_each(found, choice)
 
 
 def _endings(choice: TranscriptOptions) -> tuple[str, ...]:
-    return TIERS if choice.tier else FILES[choice.labels]
+    return TIERS if choice.tier else BESIDE[choice.labels]
 
 
 def _read_each(
@@ -258,7 +289,8 @@ def _read_each(
     for recording, file, where in found:
         if file is None:
             names = ".TextGrid or .eaf" if choice.tier else NAMES[choice.labels]
-            what, fix = f"no {names} file of its name {where}", f"write its {choice.labels} into one"
+            more = "" if choice.tier else MORE[choice.labels]
+            what, fix = f"no {names} file of its name {where}{more}", f"write its {choice.labels} into one"
             if not os.path.exists(recording.path):
                 what, fix = "no such file", "check the path"
             read.append(InputError(f"{recording.path}: {what}", fix))
@@ -284,14 +316,19 @@ def _notes_on_names(pairs: Sequence[tuple[Path, Path]]) -> dict[Path, str]:
 def is_table(file: Path) -> bool:
     """Return whether a file is a table: it has no ending of a transcript, or is .txt with a tab in its first line.
 
-    Folders of Kaldi, LibriSpeech and VCTK are tables, too.
+    Folders of Kaldi, LibriSpeech and VCTK are tables, too. A file of another program whose lines are labels with times
+    is none.
     """
     if file.is_dir():
         return read_folder(file) is not None
-    if file.suffix.lower() != ".txt":
-        return file.suffix.lower() not in {*FILES["phones"], *FILES["words"]}
+    ending = file.suffix.lower()
+    if ending in FILES and ending != ".txt":
+        return False
+    if ending not in ENDINGS_OF_TABLES or ending in (".txt", ".json", ".tsv"):
+        if label_files.is_label_file(file):
+            return False
     try:
-        return "\t" in read_text(file).text.partition("\n")[0]
+        return ending != ".txt" or "\t" in read_text(file).text.partition("\n")[0]
     except InputError:
         return True
 
@@ -430,9 +467,9 @@ def _merged(table: Path, rows: Sequence[Row], choice: TranscriptOptions) -> dict
     return merged
 
 
-def _of(name: str, channel: int | None) -> str:
-    """Return the name of the result of one channel among several."""
-    return f"{name}-{channel or 'all'}"
+def _of(name: str, channel: Channel | None) -> str:
+    """Return the name of the result of one channel or track among several."""
+    return f"{name}-{words(channel).replace(', ', '-').replace(' ', '').removeprefix('channel') or 'all'}"
 
 
 def _times(table: Path, row: Row) -> tuple[float, float]:
@@ -450,18 +487,22 @@ def _rows_by_recording(table: Path, rows: Sequence[Row]) -> Callable[[Path], lis
     """Return a function from a recording to its rows: those with its path, its name as id, or its name.
 
     Of several rows of its name, those with most of its folders are taken; the folder above it may be their speaker.
+    An id that is its name without the ending is another's (``talk.wav`` of ``talk.wav.wav``), if other rows name it.
     """
     by_path, by_name = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
+    whole = defaultdict[str, list[Row]](list)
     for row in rows:
         if row.audio:
             by_path[os.path.abspath(_base(table) / row.audio)].append(row)
             by_name[Path(row.audio).stem].append(row)
+            whole[Path(row.audio).name].append(row)
     by_id = {row.id: [row] for row in rows}
 
     def rows_of(path: Path) -> list[Row]:
-        if found := by_path.get(os.path.abspath(path)) or by_id.get(path.stem):
+        exact, own = whole.get(path.name, []), by_id.get(path.stem, [])
+        if found := by_path.get(os.path.abspath(path)) or (own if not exact or {*own} <= {*exact} else []):
             return found
-        named = by_name.get(path.stem, [])
+        named = exact or by_name.get(path.stem, [])
         shared = [_shared_folders(row, path) for row in named]
         return [row for row, count in zip(named, shared, strict=True) if count == max(shared)]
 
@@ -522,22 +563,36 @@ def find_tasks(
         media = find_media(given, read_eaf(given).media)[0]
         arguments = [media]
         reporter.note(*chosen_outside(given, given.parent, [media]))
+    is_of_many = given is not None and given.suffix.lower() in label_files.OF_MANY
+    if given is not None and is_of_many and not arguments:
+        arguments = _recordings_beside(given)
     recordings = find_recordings(arguments)
     reporter.note(*left_out(arguments))
     if not recordings:
         raise InputError("no recording to align", "name one, or give --transcripts TABLE")
-    if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir())):
+    if len(recordings) > 1 and (phones is not None or (given is not None and not given.is_dir() and not is_of_many)):
         of = "--phones are" if phones is not None else f"{given} is"
         fix = f"use --{'transcripts' if choice.labels == 'phones' else 'words'} with a table or a folder"
         raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
     return _noted(list(map(Task, recordings, _known(recordings, phones, given, choice, reporter))), reporter)
 
 
+def _recordings_beside(file: Path) -> list[Path]:
+    """Return the recordings beside a file of CTM or STM that it names."""
+    siblings, names = Siblings(), label_files.recordings_in(file)
+    places = {name: siblings.recording_of(file.with_name(f"{name_of(name)}{file.suffix}")) for name in names}
+    if gone := [name for name in names if places[name] is None]:
+        fix = "name the recordings before the option, or put them beside the file"
+        raise InputError(f"{file}: the recordings {first_few(gone, 3)} are not beside it", fix)
+    return [place for place in places.values() if place is not None]
+
+
 def _noted(tasks: list[Task], reporter: Reporter) -> list[Task]:
-    """Return the tasks; print each note on how a transcript was read once."""
+    """Return the tasks; print each note on how a transcript was read once, with a count of those like it."""
     tasks = [task._replace(transcript=_of_praat(task.transcript)) for task in tasks]
-    notes = [task.transcript.note for task in tasks if isinstance(task.transcript, Transcript)]
-    reporter.warn(*filter(None, dict.fromkeys(notes)))
+    read = [task.transcript for task in tasks if isinstance(task.transcript, Transcript)]
+    notes = dict.fromkeys((each.file or Path(), each.note) for each in read if each.note)
+    reporter.warn(*counted_alike([*notes], with_numbers=True))
     return tasks
 
 
@@ -559,12 +614,14 @@ def _known(
     if phones is not None:
         return [Transcript(tuple(phones.split()))]
     if given is not None and not given.is_dir():
+        if len(recordings) > 1:
+            return [attempt(lambda each: read_transcript(given, each.path, choice), each) for each in recordings]
         return [read_transcript(given, recordings[0].path, choice)]
     left: dict[str, None] = {}
 
     def is_result(file: Path) -> bool:
-        """Return whether a text was written by speechctc, so that it has phones, where words are looked for."""
-        if choice.labels == "phones" or file.suffix.lower() not in TEXTS or not os.access(file, os.R_OK):
+        """Return whether a file was written by speechctc, so that it has phones, where words are looked for."""
+        if choice.labels == "phones" or file.suffix.lower() not in (*TEXTS, ".ctm") or not os.access(file, os.R_OK):
             return False
         if not written.changed([file]):
             left[str(file)] = None

@@ -12,6 +12,7 @@ import math
 import mmap
 import platform
 import sys
+import threading
 import weakref
 from contextlib import suppress
 from typing import Any
@@ -21,13 +22,25 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import entry
-from speechctc.ctc.problem import Problem, loss_type
-from speechctc.ctc.threads import run_in_threads
+from speechctc.ctc.problem import Arguments, Problem, loss_type
+from speechctc.ctc.threads import run_alone, run_in_threads
 
 # Rough cost in nanoseconds of a frame, and of each class and each label in it; used for planning only.
 _FRAME, _CLASS, _LABEL = 50.0, 0.5, 3.0
 _WORTH_THREADS = 200_000.0  # nanoseconds of work from which several threads are faster
 _BEYOND_CACHES = 2**24  # bytes of a gradient that fits into no cache
+
+# What `solve_one` takes: numbers of logits, and bytes of its workspace.
+_SMALL, _ROOM = 2**17, 2**20
+_ZERO = np.zeros(1, np.int64)
+_ONE = {
+    "unchecked": 1,
+    "samples": 1,
+    "order": _ZERO.ctypes.data,
+    "target_offsets": _ZERO.ctypes.data,
+    "workspace_size": _ROOM,
+}
+_UNCHECKED = entry.Batch._fields.index("unchecked")
 
 # Bytes of the smallest gradient that is handled here.
 LARGE = 2**23
@@ -61,6 +74,73 @@ def loss_and_gradient(problem: Problem, want_gradient: bool) -> tuple[Tensor, Te
     except (RuntimeError, OSError):  # torch's word for it, and that of a block from the system
         raise MemoryError(_short("the gradient of the CTC loss", problem.logits.nbytes, problem)) from None
     return _solve(problem, gradient, None), gradient
+
+
+def solve_one(logits: Tensor, given: Arguments, want_gradient: bool) -> tuple[Tensor, Tensor | None] | None:
+    """Check, solve and reduce the loss of a single sample in one call of compiled code; what is usual and not large.
+
+    The lattice of a short sample takes less time than a few lines of Python.
+
+    Returns
+    -------
+    loss : Tensor
+        A number, or shape (1,) without a reduction.
+    gradient : Tensor or None
+        Like the logits.
+
+    None in place of both for all else, and where a value is wrong or memory is short.
+    """
+    if given.scale != 1 or not _is_one(logits, given):
+        return None
+    reduce = given.reduction != "none"
+    try:
+        loss = torch.empty(() if reduce else 1, dtype=loss_type(logits), device="cpu")
+        gradient = torch.empty_like(logits) if want_gradient else None
+        room = _room_of_one.start
+    except (MemoryError, RuntimeError):
+        return None
+    by_frame, *_, by_class = logits.stride()
+    gradient_by_frame, *_, gradient_by_class = (logits if gradient is None else gradient).stride()
+    batch = entry.Batch(
+        **_ONE,
+        frames=given.input_lengths.data_ptr(),
+        labels=given.target_lengths.data_ptr(),
+        weights=room,
+        losses=loss.data_ptr(),
+        logits=logits.data_ptr(),
+        gradient=0 if gradient is None else gradient.data_ptr(),
+        targets=given.targets.data_ptr(),
+        frame_stride=by_frame,
+        class_stride=by_class,
+        gradient_frame_stride=gradient_by_frame,
+        gradient_class_stride=gradient_by_class,
+        length=logits.shape[0],
+        classes=logits.shape[-1],
+        blank=given.blank,
+        workspaces=room + 64,
+        all_labels=given.targets.numel(),
+        whole=given.targets.dim() == 1,
+        packed=given.packed,
+        reduce=reduce,
+        mean=given.reduction == "mean",
+        zero_infinity=given.zero_infinity,
+    )
+    left = run_alone(entry.compiled_entry(logits.dtype), batch)
+    return None if left[_UNCHECKED] else (loss, gradient)
+
+
+def _is_one(logits: Tensor, given: Arguments) -> bool:
+    """Whether this is a single sample of moderate size, whose values are in the memory of the host, as they are."""
+    targets, frames, labels = given.tensors
+    samples = 1 if logits.dim() == 2 else logits.shape[1]
+    if samples != 1 or logits.numel() > _SMALL or frames.numel() != 1 or labels.numel() != 1:
+        return False
+    if targets.dtype != torch.int64 or not targets.is_contiguous() or (targets.dim() == 2 and targets.shape[0] != 1):
+        return False
+    for each in (logits, targets, frames, labels):  # noqa: SIM110  # a generator takes twice as long
+        if not each.is_cpu or each.is_neg() or each._is_zerotensor():
+            return False
+    return True
 
 
 def state_posteriors(problem: Problem) -> tuple[Tensor, Tensor]:
@@ -101,8 +181,6 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
     size = entry.workspace_size(problem, alpha)
     room = _room(threads * size, problem)
     batch = entry.Batch(
-        taken=0,
-        started=0,
         samples=problem.samples,
         order=order.ctypes.data,
         frames=problem.input_lengths.data_ptr(),
@@ -127,6 +205,17 @@ def _solve(problem: Problem, gradient: Tensor | None, posteriors: Tensor | None)
     )
     run_in_threads(entry.compiled_entry(logits.dtype), batch, threads)
     return losses
+
+
+class _RoomOfOne(threading.local):
+    """Memory that each thread keeps for the lattice of a single sample, and, in a cache line before it, its weight."""
+
+    def __init__(self) -> None:
+        self.memory = np.empty(_ROOM + 128, np.uint8)
+        self.start = (self.memory.ctypes.data + 63) // 64 * 64
+
+
+_room_of_one = _RoomOfOne()
 
 
 def _room(size: int, problem: Problem) -> Tensor:

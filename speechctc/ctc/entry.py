@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -46,37 +47,45 @@ _SIGNATURE = types.none(types.voidptr)
 class Batch(NamedTuple):
     """A batch as compiled code sees it: addresses (0 for absent arrays), and strides in numbers, not bytes."""
 
-    taken: int  # samples that a thread has taken
-    started: int  # threads that have taken a workspace
-    samples: int
-    order: int  # address: the samples in the order of processing
-    frames: int  # address: per sample, as all down to `losses`
-    frame_offsets: int
-    labels: int
-    target_offsets: int
-    weights: int
-    losses: int
-    logits: int
-    gradient: int
-    targets: int
-    posteriors: int
-    sample_stride: int  # of the logits; 0 when packed
-    frame_stride: int
-    class_stride: int
-    gradient_sample_stride: int
-    gradient_frame_stride: int
-    gradient_class_stride: int
-    posteriors_sample_stride: int
-    posteriors_frame_stride: int
-    length: int  # frames of the gradient, padded ones included; 0 when packed
-    classes: int
-    blank: int
-    longest_input: int
-    longest_target: int
-    non_temporal_stores: int  # whether writes of the gradient bypass the caches
-    alpha: int  # size of alpha, in numbers
-    workspaces: int  # address: the workspaces of all threads, one after the other
-    workspace_size: int  # bytes of one
+    taken: int = 0  # samples that a thread has taken
+    started: int = 0  # threads that have taken a workspace
+    unchecked: int = 0  # whether this is one sample, whose values nobody has looked at: see `admit`
+    samples: int = 0
+    order: int = 0  # address: the samples in the order of processing
+    frames: int = 0  # address: per sample, as all down to `losses`
+    frame_offsets: int = 0
+    labels: int = 0
+    target_offsets: int = 0
+    weights: int = 0
+    losses: int = 0
+    logits: int = 0
+    gradient: int = 0
+    targets: int = 0
+    posteriors: int = 0
+    sample_stride: int = 0  # of the logits; 0 when packed
+    frame_stride: int = 0
+    class_stride: int = 0
+    gradient_sample_stride: int = 0
+    gradient_frame_stride: int = 0
+    gradient_class_stride: int = 0
+    posteriors_sample_stride: int = 0
+    posteriors_frame_stride: int = 0
+    length: int = 0  # frames of the gradient, padded ones included; 0 when packed
+    classes: int = 0
+    blank: int = 0
+    longest_input: int = 0
+    longest_target: int = 0
+    non_temporal_stores: int = 0  # whether writes of the gradient bypass the caches
+    alpha: int = 0  # size of alpha, in numbers
+    workspaces: int = 0  # address: the workspaces of all threads, one after the other
+    workspace_size: int = 0  # bytes of one
+    # Of a sample that is unchecked:
+    all_labels: int = 0  # labels and padding there are
+    whole: int = 0  # whether all of those labels are the sample's
+    packed: int = 0  # whether all of the frames are
+    reduce: int = 0  # whether its loss is multiplied by its weight
+    mean: int = 0  # whether that is 1 / labels
+    zero_infinity: int = 0  # whether an infinite loss becomes zero
 
 
 _BATCH = np.dtype([(name, np.int64) for name in Batch._fields])
@@ -163,6 +172,37 @@ def sample_of(b: Batch, n: int, like: Any, real: Any) -> Sample:
     )
 
 
+@njit_inline
+def admit(b: Any, real: Any) -> bool:
+    """Check a sample's lengths and labels, and complete the batch of it alone; return False where one is wrong.
+
+    Its workspace may take `Batch.workspace_size` bytes, and is too large otherwise.
+    """
+    frames, labels, targets = memory(b.frames, 0)[0], memory(b.labels, 0)[0], memory(b.targets, 0)
+    if frames < 0 or frames > b.length or labels < 0 or labels > b.all_labels:
+        return False
+    if b.whole and labels < b.all_labels or b.packed and frames < b.length:
+        return False
+    for i in range(labels):
+        if targets[i] < 0 or targets[i] >= b.classes or targets[i] == b.blank:
+            return False
+    memory(b.weights, real)[0] = 1 / max(labels, 1) if b.mean else 1.0
+    states = 2 * labels + 1
+    b.alpha, b.longest_input, b.longest_target = frames * states if b.gradient else states, frames, labels
+    layout = workspace_layout(b.alpha, frames, b.classes, labels, size_of(real))
+    return bool(layout[-1] <= b.workspace_size)
+
+
+@njit_inline
+def reduce_one(b: Any, real: Any) -> None:
+    """Complete the loss of a sample that `admit` took."""
+    losses = memory(b.losses, real)
+    if b.zero_infinity and math.isinf(losses[0]):
+        losses[0] = 0
+    if b.reduce:
+        losses[0] = 0 + losses[0] * memory(b.weights, real)[0]
+
+
 def _source(dtype: torch.dtype) -> Callable[[int], None]:
     """Return the entry point for logits of one type, uncompiled."""
     like, real, integer = KINDS[dtype]
@@ -173,6 +213,8 @@ def _source(dtype: torch.dtype) -> Callable[[int], None]:
         made_of  # noqa: B018 - captured: part of the key in numba's cache
         shared = numba.carray(address, 1, _BATCH)  # type: ignore[attr-defined, unused-ignore]
         batch, counters = shared[0], memory(shared.ctypes.data, 0)  # of samples and of threads: the first two fields
+        if batch.unchecked and not admit(batch, real):
+            return
         # Nothing is allocated here: from a callback, numba cannot say that memory is short.
         layout = workspace_layout(batch.alpha, batch.longest_input, batch.classes, batch.longest_target, size_of(real))
         start = batch.workspaces + fetch_and_add(counters + 1, 1) * batch.workspace_size
@@ -182,6 +224,9 @@ def _source(dtype: torch.dtype) -> Callable[[int], None]:
             n = memory(batch.order, 0)[k]
             memory(batch.losses, real)[n] = solve(sample_of(batch, n, like, real), w, batch.length)
             k = fetch_and_add(counters, 1)
+        if batch.unchecked:
+            reduce_one(batch, real)
+            batch.unchecked = 0
 
     return entry
 

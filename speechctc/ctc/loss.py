@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec, TypeAlias, overload
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +12,7 @@ from torch.autograd import forward_ad
 from torch.overrides import handle_torch_function, has_torch_function_variadic
 
 from speechctc.ctc.problem import (
+    Arguments,
     Lengths,
     Problem,
     as_lengths,
@@ -20,17 +20,18 @@ from speechctc.ctc.problem import (
     in_memory,
     is_on_cpu,
     loss_type,
-    make_problem,
+    problem_of,
 )
 
 BACKENDS = ("auto", "cpu", "cuda", "torch", "reference")
-PLAIN = (Tensor, nn.Parameter)
+PLAIN = frozenset((Tensor, nn.Parameter))
 REDUCTIONS = ("none", "mean", "sum")
+Reduction: TypeAlias = Literal["none", "mean", "sum"]
 _NO_SECOND = "ctc_loss has a first derivative only"
 _P = ParamSpec("_P")
 
 
-def _also_log_probs(loss: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
+def _also_log_probs(loss: Callable[_P, Tensor]) -> Callable[..., Tensor]:
     """Let a loss take `logits` by PyTorch's keyword, too."""
 
     @wraps(loss)
@@ -44,6 +45,38 @@ def _also_log_probs(loss: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
     return with_either
 
 
+@overload
+def ctc_loss(
+    logits: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int = 0,
+    reduction: Reduction = "mean",
+    zero_infinity: bool = False,
+    backend: str = "auto",
+    *,
+    packed: bool = False,
+    scale: float = 1.0,
+) -> Tensor: ...
+
+
+@overload
+def ctc_loss(
+    *,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int = 0,
+    reduction: Reduction = "mean",
+    zero_infinity: bool = False,
+    backend: str = "auto",
+    packed: bool = False,
+    scale: float = 1.0,
+) -> Tensor: ...
+
+
 @_also_log_probs
 def ctc_loss(
     logits: Tensor,
@@ -51,7 +84,7 @@ def ctc_loss(
     input_lengths: Lengths,
     target_lengths: Lengths,
     blank: int = 0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     zero_infinity: bool = False,
     backend: str = "auto",
     *,
@@ -141,27 +174,27 @@ def ctc_loss(
     """
     is_compiling = torch.compiler.is_compiling()
     if not is_compiling and has_torch_function_variadic(logits, targets, input_lengths, target_lengths):
-        given = logits, targets, input_lengths, target_lengths
+        tensors = logits, targets, input_lengths, target_lengths
         others = blank, reduction, zero_infinity, backend
-        overridden: Tensor = handle_torch_function(ctc_loss, given, *given, *others, packed=packed, scale=scale)
+        overridden: Tensor = handle_torch_function(ctc_loss, tensors, *tensors, *others, packed=packed, scale=scale)
         return overridden
     _check_choices(reduction, zero_infinity, backend)
     if is_compiling or not torch._C._is_tracing():  # which would take what is compared for constants
         check_shapes(logits, targets, blank, packed)
     lengths = as_lengths(input_lengths, "input_lengths"), as_lengths(target_lengths, "target_lengths")
-    arguments = logits, targets, *lengths, blank, packed, reduction, bool(zero_infinity), backend, float(scale)
+    given = Arguments(targets, *lengths, blank, packed, reduction, bool(zero_infinity), backend, float(scale))
     loss: Tensor
     want_gradient = logits.requires_grad and torch.is_grad_enabled()
     if not is_compiling and forward_ad.unpack_dual(logits).tangent is not None:
         raise RuntimeError("ctc_loss has no forward-mode derivative: take torch.autograd.grad or torch.func.jacrev")
     if not is_compiling and _is_transformed():
-        loss, _ = TransformedLoss.apply(*arguments)  # type: ignore[no-untyped-call]
-    elif _is_seen(logits, targets, *lengths):
-        loss, _ = torch.ops.speechctc.ctc_loss(*arguments, want_gradient and not defers_gradient(logits))
+        loss, _ = TransformedLoss.apply(logits, *given)  # type: ignore[no-untyped-call]
+    elif is_seen(logits, *given.tensors):
+        loss, _ = torch.ops.speechctc.ctc_loss(logits, *given, want_gradient and not defers_gradient(logits))
     elif want_gradient:  # past the operator, which takes longer to call than the loss of a short utterance
-        loss = Loss.apply(logits, arguments[1:])  # type: ignore[no-untyped-call]
+        loss = Loss.apply(logits, given)  # type: ignore[no-untyped-call]
     else:
-        loss, _ = evaluate(*arguments, False)
+        loss, _ = _solve(logits, given, False)
     return loss.squeeze(0) if reduction == "none" and logits.dim() == 2 and not packed else loss
 
 
@@ -174,14 +207,14 @@ def _check_choices(reduction: str, zero_infinity: bool, backend: str) -> None:
         raise ValueError(f"zero_infinity is {zero_infinity!r}; it must be True or False")
 
 
-def _is_seen(*tensors: Tensor) -> bool:
+def is_seen(*tensors: Tensor) -> bool:
     """Whether torch must see the loss as one operator: it compiles, traces or simulates, or the tensors are not plain.
 
     What is behind their addresses is not what such tensors stand for.
     """
     if torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack():
         return True
-    return torch._C._are_functorch_transforms_active() or any(type(each) not in PLAIN for each in tensors)
+    return torch._C._are_functorch_transforms_active() or not PLAIN.issuperset(map(type, tensors))
 
 
 def _is_transformed() -> bool:
@@ -204,7 +237,7 @@ class CTCLoss(nn.Module):
     def __init__(
         self,
         blank: int = 0,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
         zero_infinity: bool = False,
         backend: str = "auto",
         *,
@@ -213,6 +246,14 @@ class CTCLoss(nn.Module):
         super().__init__()
         self.blank, self.reduction, self.zero_infinity = blank, reduction, zero_infinity
         self.backend, self.packed = backend, packed
+
+    @overload
+    def forward(self, logits: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths) -> Tensor: ...
+
+    @overload
+    def forward(
+        self, *, log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths
+    ) -> Tensor: ...
 
     @_also_log_probs
     def forward(self, logits: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths) -> Tensor:
@@ -232,18 +273,19 @@ class TransformedLoss(torch.autograd.Function):
     @staticmethod
     def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
         """Compute both: whether an outer transform wants the gradient cannot be seen from here."""
-        if _is_seen(*arguments[:4]):
-            seen: tuple[Tensor, Tensor] = torch.ops.speechctc.ctc_loss(*arguments, True)
+        logits, given = arguments[0], Arguments(*arguments[1:])
+        if is_seen(logits, *given.tensors):
+            seen: tuple[Tensor, Tensor] = torch.ops.speechctc.ctc_loss(logits, *given, True)
             return seen
-        return evaluate(*arguments, True)
+        return evaluate(logits, given, True)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         """Keep the gradient; of packed samples also which sample each frame is of."""
-        _, _, input_lengths, _, _, packed, *_ = inputs
+        given = Arguments(*inputs[1:])
         ctx.set_materialize_grads(False)
-        samples = torch.arange(len(input_lengths), device=input_lengths.device)
-        ctx.save_for_backward(output[1], samples.repeat_interleave(input_lengths) if packed else None)
+        samples = torch.arange(len(given.input_lengths), device=given.input_lengths.device)
+        ctx.save_for_backward(output[1], samples.repeat_interleave(given.input_lengths) if given.packed else None)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor | None, by_gradient: Tensor | None) -> Any:
@@ -256,7 +298,7 @@ class TransformedLoss(torch.autograd.Function):
             if sample_of_frame is not None and scale.dim():
                 scale = scale[sample_of_frame.to(scale.device)]
             gradient = gradient * (scale[:, None] if scale.dim() else scale)
-        return None if grad_output is None else gradient, *(9 * (None,))
+        return None if grad_output is None else gradient, *(len(Arguments._fields) * (None,))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -274,39 +316,38 @@ class TransformedLoss(torch.autograd.Function):
         return tuple(map(torch.stack, zip(*results, strict=True))), (0, 0)
 
 
-def evaluate(*arguments: Any) -> tuple[Tensor, Tensor]:
-    """Compute the reduced loss, and its gradient by the logits: an empty tensor where that is not wanted.
-
-    The arguments are those of `_ARGUMENTS`, and whether the gradient is wanted.
-    """
-    *given, want_gradient = arguments
-    loss, gradient = _solve(given, want_gradient)
-    return loss, given[0].new_empty(0) if gradient is None else gradient
+def evaluate(logits: Tensor, given: Arguments, want_gradient: bool) -> tuple[Tensor, Tensor]:
+    """Compute the reduced loss, and its gradient by the logits: an empty tensor where that is not wanted."""
+    loss, gradient = _solve(logits, given, want_gradient)
+    return loss, logits.new_empty(0) if gradient is None else gradient
 
 
-def gradient_by(grad_output: Tensor, *arguments: Any) -> Tensor:
+def gradient_by(grad_output: Tensor, logits: Tensor, given: Arguments) -> Tensor:
     """Compute the gradient by the logits, multiplied by the derivative by the loss before it is rounded."""
-    _, gradient = _solve(arguments, True, in_memory(grad_output.detach()))
+    _, gradient = _solve(logits, given, True, in_memory(grad_output.detach()))
     assert gradient is not None
     return gradient
 
 
 def _solve(
-    arguments: Sequence[Any], want_gradient: bool, grad_output: Tensor | None = None
+    logits: Tensor, given: Arguments, want_gradient: bool, grad_output: Tensor | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """Compute the reduced loss and the gradient, times `grad_output` if that is given, with the backend asked for."""
-    logits, targets, input_lengths, target_lengths, blank, packed, reduction, zero_infinity, backend, scale = arguments
-    problem = make_problem(logits.detach(), targets, input_lengths, target_lengths, blank, packed)
-    problem = replace(problem, mean=reduction == "mean", grad_output=grad_output, scale=scale)
-    if backend == "auto":
-        backend = logits.device.type
+    backend = logits.device.type if given.backend == "auto" else given.backend
+    if backend == "cpu" and grad_output is None:
+        from speechctc.ctc import cpu
+
+        solved = cpu.solve_one(logits, given, want_gradient)
+        if solved is not None:
+            return solved
+    problem = problem_of(logits.detach(), given, grad_output)
     if backend == "cuda":
         from speechctc.ctc import cuda
 
-        loss, gradient = cuda.loss_and_gradient(problem, want_gradient, reduction != "none", zero_infinity)
+        loss, gradient = cuda.loss_and_gradient(problem, want_gradient, given.reduction != "none", given.zero_infinity)
     else:
         losses, gradient = _by_sample(problem, want_gradient, backend)
-        loss = _reduced(losses, problem, reduction, zero_infinity)
+        loss = _reduced(losses, problem, given.reduction, given.zero_infinity)
     return loss, None if gradient is None else gradient.view(logits.shape) if logits.dim() == 2 else gradient
 
 
@@ -349,13 +390,16 @@ class Loss(torch.autograd.Function):
     """The loss for autograd: `forward` computes the gradient too, and `backward` scales it; float16: see above."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, others: tuple[Any, ...]) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, given: Arguments) -> Tensor:
         """Compute the loss, and most often the gradient. The other arguments come as one: each costs time here."""
-        loss, ctx.gradient = _solve((logits, *others), not defers_gradient(logits))
+        loss, ctx.gradient = _solve(logits, given, not defers_gradient(logits))
         ctx.save_for_backward(logits)
-        # An inference tensor has no version, by which changes are noticed.
-        ctx.others = *(each.clone() if each.is_inference() else each for each in others[:3]), *others[3:]
-        ctx.versions = [each._version for each in ctx.others[:3]]
+        targets, frames, labels = given.tensors
+        if targets.is_inference() or frames.is_inference() or labels.is_inference():
+            # An inference tensor has no version, by which changes are noticed.
+            targets, frames, labels = (each.clone() for each in given.tensors)
+            given = Arguments(targets, frames, labels, *given.settings)
+        ctx.given, ctx.versions = given, (targets._version, frames._version, labels._version)
         return loss
 
     @staticmethod
@@ -369,16 +413,15 @@ class Loss(torch.autograd.Function):
         gradient: Tensor | None
         if defers_gradient(logits):
             _check_unchanged(ctx)
-            gradient = gradient_by(grad_output, logits, *ctx.others)
+            gradient = gradient_by(grad_output, logits, ctx.given)
         else:
             # The first to ask gets the gradient itself, with no copy; for whoever asks again, it is computed again.
             gradient, ctx.gradient = ctx.gradient, None
             if gradient is None:
                 _check_unchanged(ctx)
-                _, gradient = _solve((logits, *ctx.others), True)
+                _, gradient = _solve(logits, ctx.given, True)
             assert gradient is not None
-            _, input_lengths, _, _, packed, *_ = ctx.others
-            _scale_(gradient, in_memory(grad_output.detach()), input_lengths if packed else None)
+            _scale_(gradient, grad_output, ctx.given.input_lengths if ctx.given.packed else None)
         if torch.is_grad_enabled():  # a second derivative may follow
             gradient = _Last.apply(gradient, logits, grad_output)  # type: ignore[no-untyped-call]
         return gradient, None
@@ -386,8 +429,7 @@ class Loss(torch.autograd.Function):
 
 def _check_unchanged(ctx: Any) -> None:
     """Refuse to compute a gradient with other targets or lengths than the loss was computed with."""
-    names = ("targets", "input_lengths", "target_lengths")
-    for name, tensor, version in zip(names, ctx.others[:3], ctx.versions, strict=True):
+    for name, tensor, version in zip(Arguments._fields, ctx.given.tensors, ctx.versions, strict=False):
         if tensor._version != version:
             what = f"{name} were changed in place after the loss was computed, and its gradient needs them"
             raise RuntimeError(f"{what}: change them after backward, or give the loss a copy")
@@ -409,6 +451,7 @@ def _scale_(gradient: Tensor, grad_output: Tensor, packed_lengths: Tensor | None
     """Multiply a gradient, in place, by what the loss was multiplied by further on: most often by 1."""
     if is_on_cpu(gradient) and (grad_output.item() == 1 if grad_output.dim() == 0 else bool((grad_output == 1).all())):
         return
+    grad_output = in_memory(grad_output.detach())
     if is_scaled_on_gpu(gradient, grad_output):
         from speechctc.ctc import cuda
 
@@ -440,18 +483,36 @@ _ARGUMENTS = (
     "Tensor logits, Tensor targets, Tensor input_lengths, Tensor target_lengths, SymInt blank, bool packed,"
     " str reduction, bool zero_infinity, str backend, float scale"
 )
+
+
+def _operate(logits: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    *arguments, want_gradient = others
+    given = Arguments(*arguments)
+    check_shapes(logits, given.targets, given.blank, given.packed)  # of other tensors than when a graph was made
+    return evaluate(logits, given, want_gradient)
+
+
+def _operate_late(grad_output: Tensor, logits: Tensor, *others: Any) -> Tensor:
+    return gradient_by(grad_output, logits, Arguments(*others))
+
+
 _operator = torch.library.custom_op(
-    "speechctc::ctc_loss", evaluate, mutates_args=(), schema=f"({_ARGUMENTS}, bool want_gradient) -> (Tensor, Tensor)"
+    "speechctc::ctc_loss", _operate, mutates_args=(), schema=f"({_ARGUMENTS}, bool want_gradient) -> (Tensor, Tensor)"
 )
 _late_operator = torch.library.custom_op(
-    "speechctc::ctc_loss_gradient", gradient_by, mutates_args=(), schema=f"(Tensor grad_output, {_ARGUMENTS}) -> Tensor"
+    "speechctc::ctc_loss_gradient",
+    _operate_late,
+    mutates_args=(),
+    schema=f"(Tensor grad_output, {_ARGUMENTS}) -> Tensor",
 )
 
 
 @_operator.register_fake
-def _(logits: Tensor, targets: Tensor, input_lengths: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    _, _, _, reduction, _, _, _, want_gradient = others
-    losses = logits.new_empty(input_lengths.shape if reduction == "none" else (), dtype=loss_type(logits))
+def _(logits: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    *arguments, want_gradient = others
+    given = Arguments(*arguments)
+    shape = given.input_lengths.shape if given.reduction == "none" else ()
+    losses = logits.new_empty(shape, dtype=loss_type(logits))
     return losses, torch.empty_like(logits) if want_gradient else logits.new_empty(0)
 
 
@@ -461,13 +522,14 @@ def _(grad_output: Tensor, logits: Tensor, *others: Any) -> Tensor:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, blank, packed, reduction, zero_infinity, backend, scale, want_gradient = inputs
+    logits, *arguments, want_gradient = inputs
+    given = Arguments(*arguments)
     ctx.set_materialize_grads(False)
-    ctx.others = (blank, packed, reduction, zero_infinity, backend, scale)
+    ctx.settings = given.settings
     if want_gradient:
-        ctx.save_for_backward(output[1], *([tensors[2]] if packed else []))
+        ctx.save_for_backward(output[1], *([given.input_lengths] if given.packed else []))
     else:
-        ctx.save_for_backward(None, *tensors)
+        ctx.save_for_backward(None, logits, *given.tensors)
 
 
 def _backward(ctx: Any, grad_output: Tensor | None, by_gradient: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -476,10 +538,10 @@ def _backward(ctx: Any, grad_output: Tensor | None, by_gradient: Tensor | None) 
     gradient, *tensors = ctx.saved_tensors
     by_logits = None
     if grad_output is not None and gradient is None:
-        by_logits = _late_operator(grad_output, *tensors, *ctx.others)
+        by_logits = _late_operator(grad_output, *tensors, *ctx.settings)
     elif grad_output is not None:  # a pass over the gradient: an operator may not change what was saved
         by_logits = gradient * _by_frame(gradient, grad_output, tensors[0] if tensors else None)
-    return by_logits, *(10 * (None,))
+    return by_logits, *((len(Arguments._fields) + 1) * (None,))
 
 
 _operator.register_autograd(_backward, setup_context=_save)

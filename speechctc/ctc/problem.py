@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,30 @@ INTEGER_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, *_UNSIGNED)
 
 # A likelihood below 2 to this power, exp(-1.86e8), counts as zero: its loss is inf.
 MIN_EXPONENT = -(2**28)
+
+
+class Arguments(NamedTuple):
+    """What a loss is given beside the logits, with lengths as tensors; the operators take it in this order."""
+
+    targets: Tensor
+    input_lengths: Tensor
+    target_lengths: Tensor
+    blank: int
+    packed: bool
+    reduction: str = "none"
+    zero_infinity: bool = False
+    backend: str = "auto"
+    scale: float = 1.0
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Targets and lengths."""
+        return self[:3]
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """What is no tensor."""
+        return self[3:]
 
 
 @dataclass(frozen=True)
@@ -185,12 +210,18 @@ def make_problem(
         If shapes, types, lengths or labels are invalid; the message names the sample of a length or label.
     """
     check_shapes(logits, targets, blank, packed)
-    frames = in_memory(as_lengths(input_lengths, "input_lengths"))
-    labels = in_memory(as_lengths(target_lengths, "target_lengths"))
+    lengths = as_lengths(input_lengths, "input_lengths"), as_lengths(target_lengths, "target_lengths")
+    return problem_of(logits, Arguments(targets, *lengths, blank, packed))
+
+
+def problem_of(logits: Tensor, given: Arguments, grad_output: Tensor | None = None) -> Problem:
+    """Check values and convert them to a `Problem`, as `make_problem` does; shapes have been checked."""
+    targets, packed = given.targets, given.packed
+    frames, labels = in_memory(given.input_lengths), in_memory(given.target_lengths)
     samples = frames.shape[0] if packed else 1 if logits.dim() == 2 else logits.shape[1]
     if frames.shape[0] != samples or labels.shape[0] != samples:
-        given = f"{frames.shape[0]} input_lengths and {labels.shape[0]} target_lengths"
-        raise ValueError(f"there are {samples} samples, but {given}")
+        found = f"{frames.shape[0]} input_lengths and {labels.shape[0]} target_lengths"
+        raise ValueError(f"there are {samples} samples, but {found}")
     if samples == 0:
         raise ValueError("the batch is empty: a CTC loss needs at least one sample")
     for each, name in ((targets, "targets"), (frames, "input_lengths"), (labels, "target_lengths")):
@@ -210,12 +241,15 @@ def make_problem(
         target_offsets=offsets,
         target_stride=stride,
         target_lengths=labels,
-        blank=blank,
+        blank=given.blank,
         longest_input=longest_input,
         longest_target=longest_target,
+        mean=given.reduction == "mean",
+        grad_output=grad_output,
+        scale=given.scale,
     )
     if is_on_cpu(flat) and is_on_cpu(labels):
-        check_labels(flat, problem.target_starts, labels, blank, problem.classes)
+        check_labels(flat, problem.target_starts, labels, given.blank, problem.classes)
     return problem
 
 

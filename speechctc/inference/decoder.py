@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from io import BufferedReader, BytesIO
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.dereverberation import AudioBlocks, Dereverberated, When
+from speechctc.audio.tracks import Channel
 from speechctc.config.encoder import find_encoder
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
@@ -30,6 +32,7 @@ from speechctc.inference.streaming import (
     BLOCK_FRAMES,
     LIVE_FRAMES,
     LOOKAHEAD,
+    BinaryFile,
     Forward,
     Logits,
     NetMaker,
@@ -40,6 +43,7 @@ from speechctc.inference.streaming import (
     cmn_sums,
     context_sums,
     is_several,
+    net_on,
     opened,
 )
 from speechctc.lm.model import LanguageModel
@@ -53,7 +57,9 @@ if TYPE_CHECKING:
 
 
 Opening = AbstractContextManager[tuple[str, Dereverberated]]
-Several = list[str] | list[Path] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]  # recordings: files, or samples
+Several = (  # recordings: files by name or open, or samples
+    list[str] | list[Path] | list[BufferedReader] | list[BytesIO] | list[NDArray[Any]] | tuple[Any, ...] | Iterator[Any]
+)
 
 
 ONLY = "only"  # the fact of a checkpoint that says, in words, to which phones it was restricted
@@ -96,7 +102,7 @@ class Decoder:
     device: str = "cpu"
     calibration: Calibration = field(default_factory=Calibration)
     lstm: LanguageModel | None = None
-    net: NetMaker = field(default=NumpyNet, kw_only=True)
+    net: NetMaker = field(default=net_on("cpu"), kw_only=True)
     prior: Prior | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -106,6 +112,18 @@ class Decoder:
         self.clock = FrameClock.of(self.config.features, self.config.model)
         self.folder: Path | None = None
         self.about = ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made from: no net, which has the weights once more."""
+        parts = {each.name for each in fields(self)} - {"net"}
+        return {name: value for name, value in vars(self).items() if name in {*parts, "folder", "about"}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be the copy, with a net of its own."""
+        self.__dict__.update(state)
+        self.net = net_on(self.device)
+        self.__post_init__()
+        self.__dict__.update(state)
 
     @classmethod
     def of_folder(cls, folder: Path, **parts: Any) -> Self:
@@ -142,7 +160,7 @@ class Decoder:
         """Return one with other parts, by the names that the constructor has for them."""
         return replace(self, **parts)
 
-    def centred_on(self, recordings: Iterable[str | Path], jobs: int = 0, channel: int | None = None) -> Self:
+    def centred_on(self, recordings: Iterable[str | Path], jobs: int = 0, channel: Channel | None = None) -> Self:
         """Return a decoder that expects what these files have in common: CMN by speaker, and so ``model.context``.
 
         They are of one speaker, microphone and room. The shorter a recording, the more its means are those of its
@@ -183,7 +201,7 @@ class Decoder:
         return self.replaced(checkpoint=checkpoint)
 
     def opened(
-        self, recording: str | Path | Any, rate: int | None, channel: int | None, dereverb: When | None = None
+        self, recording: str | Path | Any, rate: int | None, channel: Channel | None, dereverb: When | None = None
     ) -> Opening:
         """Open a file or samples as `streaming.opened` does, at the model's rate, dereverberated as its config says."""
         return opened(
@@ -233,30 +251,35 @@ class Decoder:
 
     @overload
     def decode(
-        self, recording: Several, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+        self, recording: BinaryFile, rate: None = None, alternatives: int = 0, channel: Channel | None = None
+    ) -> Recognition: ...
+
+    @overload
+    def decode(
+        self, recording: Several, rate: int | None = None, alternatives: int = 0, channel: Channel | None = None
     ) -> Iterator[Recognition | InputError]: ...
 
     @overload
     def decode(
-        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: Channel | None = None
     ) -> Recognition: ...
 
     def decode(
-        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+        self, recording: Any, rate: int | None = None, alternatives: int = 0, channel: Channel | None = None
     ) -> Recognition | Iterator[Recognition | InputError]:
         """Recognise a recording of any length, or each of several.
 
         Parameters
         ----------
-        recording : str, Path, array_like or Tensor
-            A file, which is read in blocks: memory grows only with the number of its phones. Or samples of shape (n,)
-            or (n, channels), which are averaged: floating-point numbers in [-1, 1], or int16, int32 or uint8. Or a
-            list, a tuple or an iterator of these: several recordings.
+        recording : str, Path, binary file, array_like or Tensor
+            A file, by name or open, or `io.BytesIO`: it is read in blocks, and memory grows only with the number of its
+            phones. Or samples of shape (n,) or (n, channels), which are averaged: floating-point numbers in [-1, 1], or
+            int16, int32 or uint8. Or a list, a tuple or an iterator of these: several recordings.
         rate : int, optional
             Hz, of samples; a file names its rate itself.
         alternatives : int
             Number of other phones to name for each phone.
-        channel : int, optional
+        channel : int or Track, optional
             The channel of a file to read, counted from 1; None: the mean of all.
 
         Returns
@@ -291,7 +314,11 @@ class Decoder:
         return self.decode_one(recording, rate, alternatives, channel)
 
     def decode_one(
-        self, recording: str | Path | Any, rate: int | None = None, alternatives: int = 0, channel: int | None = None
+        self,
+        recording: str | Path | Any,
+        rate: int | None = None,
+        alternatives: int = 0,
+        channel: Channel | None = None,
     ) -> Recognition:
         """As `decode`, for one recording."""
         with self.opened(recording, rate, channel) as (name, blocks):
@@ -299,7 +326,11 @@ class Decoder:
             return Recognition(name, blocks.seconds, segments, is_dereverberated=blocks.changed)
 
     def decode_inside(
-        self, recording: str | Path, intervals: Sequence[Interval], alternatives: int = 0, channel: int | None = None
+        self,
+        recording: str | Path,
+        intervals: Sequence[Interval],
+        alternatives: int = 0,
+        channel: Channel | None = None,
     ) -> Recognition:
         """Recognise a file inside intervals in the order of time, and nothing between them.
 
@@ -331,7 +362,7 @@ class Decoder:
         recordings: Iterable[Any],
         jobs: int = 0,
         alternatives: int = 0,
-        channel: int | None = None,
+        channel: Channel | None = None,
         rate: int | None = None,
     ) -> Iterator[Recognition | InputError]:
         """Decode files or samples, several at a time.
@@ -379,7 +410,7 @@ class Decoder:
         return Stream(source, self._by_block(source, alternatives, LIVE_FRAMES, lookahead))
 
     def log_posteriors(
-        self, recording: str | Path | Any, rate: int | None = None, channel: int | None = None
+        self, recording: str | Path | Any, rate: int | None = None, channel: Channel | None = None
     ) -> Logits:
         """Return the log posteriors that decoding uses, (n_output_frames, classes): no phones where none speaks.
 

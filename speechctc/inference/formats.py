@@ -11,10 +11,12 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TextIO, cast
 
+from speechctc.audio.tracks import Channel, fields, named, number_of
 from speechctc.core.errors import InputError, optional, with_extra
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class RecordingName(NamedTuple):
         As the user named it; see `shown`.
     id : str
         Unique, without spaces; in CTM.
-    channel : int, optional
+    channel : int or Track, optional
         The channel that was read, from 1; None: the mean of all.
     speaker : str
         ``""`` where that is not known.
@@ -67,13 +69,13 @@ class RecordingName(NamedTuple):
 
     file: str
     id: str
-    channel: int | None = None
+    channel: Channel | None = None
     speaker: str = ""
 
     @property
     def shown(self) -> str:
-        """The file, with its channel if one was chosen, in formats that have no other place for it."""
-        return self.file if self.channel is None else f"{self.file} (channel {self.channel})"
+        """The file, with the channel or track if one was chosen, in formats that have no other place for it."""
+        return named(self.file, self.channel)
 
 
 class Phones(Protocol):
@@ -280,9 +282,9 @@ class Table(Writer):
             yield f"# {_probability_line(name, result.log_probability)}"
         yield from map(self.line, _rows(name, result, layout.aligned, layout.scored))
 
-    def line(self, values: Sequence[str | float]) -> str:
-        """Return a line of these values."""
-        texts = [f"{value:.4f}" if isinstance(value, float) else str(value) for value in values]
+    def line(self, values: Sequence[str | float], texts: Sequence[str] | None = None) -> str:
+        """Return a line of these values; `texts` are they as they are written, by default with four decimals."""
+        texts = texts or [f"{value:.4f}" if isinstance(value, float) else str(value) for value in values]
         if self._has_tabs:
             return "\t".join(map(one_field, texts)) + "\n"
         if self.mark:
@@ -305,7 +307,8 @@ class Ctm(Writer):
             yield f";; {_probability_line(name, result.log_probability)}"
         for _, start, end, phone, confidence in _rows(name, result, False, False):
             times = f"{start:.4f} {float(end) - float(start):.4f}"
-            yield f"{one_token(name.id)} {name.channel or 1} {times} {one_token(str(phone))} {confidence:.4f}\n"
+            place = f"{one_token(name.id)} {number_of(name.channel) or 1}"
+            yield f"{place} {times} {one_token(str(phone))} {confidence:.4f}\n"
 
 
 class Json(Writer):
@@ -315,7 +318,7 @@ class Json(Writer):
 
     def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
         """Yield the text of an object, phone by phone: an hour has some 40,000 phones."""
-        source = {"file": name.file} | ({} if name.channel is None else {"channel": name.channel})
+        source = {"file": name.file} | fields(name.channel)
         source |= {"speaker": name.speaker} if name.speaker else {}
         score = {} if result.score is None else {"score": round(result.score, 4)}  # it is that of segments
         own = replace(result, file=name.file, segments=()).to_dict() | {"phones": list(result.phones)}
@@ -381,6 +384,12 @@ class Workbook(Writer):
         return out.getvalue()
 
     def _write(self, results: Iterable[Named], out: IO[bytes], aligned: bool, scored: bool) -> None:
+        with self.opened(out) as book:
+            self._fill(book, results, aligned, scored)
+
+    @contextmanager
+    def opened(self, out: IO[bytes]) -> Iterator[Any]:
+        """Offer a new workbook, whose rows go to temporary files, and write it to a stream, even after an error."""
         import zipfile
 
         import openpyxl
@@ -388,7 +397,18 @@ class Workbook(Writer):
 
         from speechctc.core.files import zip_entry
 
-        book = openpyxl.Workbook(write_only=True)  # rows go to temporary files
+        book = openpyxl.Workbook(write_only=True)
+        try:
+            yield book
+        finally:
+            archive: Any = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
+            with archive:
+                put = archive.writestr
+                archive.writestr = lambda name, content: put(zip_entry(name), content)
+                ExcelWriter(book, archive).save()
+
+    def _fill(self, book: Any, results: Iterable[Named], aligned: bool, scored: bool) -> None:
+        """Add the sheets of results."""
         phones = Sheet(book, "phones", _columns(aligned, scored))
         words = Sheet(
             book, "words", ("file", "start", "end", "word", "log_ratio", *(["score", "variant"] if scored else []))
@@ -396,24 +416,17 @@ class Workbook(Writer):
         misfits = Sheet(book, "misfits", ("file", "start", "end", "kind", "text"))
         about, told = Sheet(book, "about", ("about",)), set[str]()
         phones.begin()
-        try:
-            for name, result in results:
-                for row in _rows(name, result, aligned, scored):
-                    phones.add(*row)
-                for word in result.words:
-                    score = ("" if word.score is None else word.score, str(word.variant or "")) if scored else ()
-                    words.add(name.shown, word.start, word.end, word.word, word.log_ratio, *score)
-                for misfit in result.misfits:
-                    misfits.add(name.shown, *misfit)
-                if result.about and result.about not in told:
-                    told.add(result.about)
-                    about.add(result.about)
-        finally:
-            archive: Any = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
-            with archive:
-                put = archive.writestr
-                archive.writestr = lambda name, content: put(zip_entry(name), content)
-                ExcelWriter(book, archive).save()
+        for name, result in results:
+            for row in _rows(name, result, aligned, scored):
+                phones.add(*row)
+            for word in result.words:
+                score = ("" if word.score is None else word.score, str(word.variant or "")) if scored else ()
+                words.add(name.shown, word.start, word.end, word.word, word.log_ratio, *score)
+            for misfit in result.misfits:
+                misfits.add(name.shown, *misfit)
+            if result.about and result.about not in told:
+                told.add(result.about)
+                about.add(result.about)
 
 
 class Sheet:
@@ -432,15 +445,17 @@ class Sheet:
         self._sheet.append(self._columns)
         self._rows = 1
 
-    def add(self, *values: str | float) -> None:
+    def add(self, *values: str | float | None) -> None:
         """Append a row."""
         if self._sheet is None or self._rows == SHEET_ROWS:
             self.begin()
         self._rows += 1
         self._sheet.append([self._cell(each) for each in values])
 
-    def _cell(self, value: str | float) -> Any:
-        """Return a number, or a text that is no formula, without signs that Excel cannot hold."""
+    def _cell(self, value: str | float | None) -> Any:
+        """Return a number, nothing, or a text that is no formula, without signs that Excel cannot hold."""
+        if value is None:
+            return None
         if not isinstance(value, str):
             return round(value, 4)
         from openpyxl.cell import WriteOnlyCell

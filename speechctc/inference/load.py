@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,12 +12,11 @@ from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import Decoder
-from speechctc.inference.streaming import NetMaker
+from speechctc.inference.streaming import net_on
 from speechctc.lm.arpa import read_arpa
 from speechctc.lm.model import LanguageModel, NgramModel, PhoneLM, find_lstm
 from speechctc.lm.search import lm_settings
 from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, load_checkpoint
-from speechctc.model.numpy_net import NumpyNet
 from speechctc.phones.inventory import Inventory
 
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
@@ -34,15 +32,6 @@ def load_decoder(folder: Path, device: str = "auto") -> Decoder:
     """
     chosen = recognition_device(device)
     return Decoder.of_folder(folder, device=chosen, net=net_on(chosen))
-
-
-def net_on(device: str) -> NetMaker:
-    """Return what makes nets that compute on a device: numpy on the CPU, torch elsewhere."""
-    if device == "cpu":
-        return NumpyNet
-    from speechctc.model.net import TorchNet
-
-    return partial(TorchNet, device=device)
 
 
 def load_lm(path: Path, inventory: Inventory | None = None, device: str = "cpu") -> LanguageModel:

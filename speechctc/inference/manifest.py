@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 from speechctc import __version__
 from speechctc.audio.recordings import Recording
+from speechctc.audio.tracks import Channel, chosen
+from speechctc.audio.tracks import fields as channel_fields
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, as_utf8, plural
 from speechctc.core.parallel import took
@@ -38,7 +40,7 @@ class Line(NamedTuple):
     rows: tuple[int, int, str] | None
 
 
-Key = tuple[str, int | None, str]  # the path, the channel, and the name of the results
+Key = tuple[str, Channel | None, str]  # the path, the channel or track, and the name of the results
 
 
 @dataclass(eq=False)
@@ -120,7 +122,8 @@ class Manifest:
                 end += len(raw)
                 try:
                     values = json.loads(raw)
-                    key = (str(values["input"]), values.get("channel"), str(values["name"]))
+                    channel = chosen(values.get("track"), values.get("channel"))
+                    key = (str(values["input"]), channel, str(values["name"]))
                     line = None if "error" in values else _line(values)
                     is_same = all(values.get(name) == about[name] for name in SETTINGS)
                 except (ValueError, KeyError, TypeError, AttributeError):
@@ -206,7 +209,7 @@ class Manifest:
         """
         spent = took()
         input, channel, name = _key(recording)
-        values: dict[str, Any] = {"input": input, "channel": channel, "name": name}
+        values: dict[str, Any] = {"input": input, "channel": None} | channel_fields(channel) | {"name": name}
         values |= _content(recording.path) | ({"given": given} if (given := self.given(recording)) else {})
         values |= self._shared()
         if error is not None:

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple, TextIO, cast
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import TAKEN
 from speechctc.audio.recording_list import Shard
-from speechctc.audio.recordings import Recording, Siblings, ids
+from speechctc.audio.recordings import Recording, Siblings, ids, names_of
 from speechctc.audio.sound_file import channels_differ
+from speechctc.audio.tracks import Channel, number_of
 from speechctc.core import written
 from speechctc.core.dispatch import WAIT_SECONDS, ClusterRun
 from speechctc.core.errors import InputError, as_utf8, counted_alike, plural, printable
@@ -39,7 +40,7 @@ class Work(NamedTuple):
         Number of recordings to work on at a time; 0: the number of torch's threads.
     alternatives : int
         Number of other phones to name for each phone, in JSON and TextGrid.
-    channel : int, optional
+    channel : int or Track, optional
         The channel to read, from 1, of recordings for which no table names one; None: the mean of all.
     live : bool
         Recognise standard input as `Recogniser.stream` does: phones come at once, and a few are others.
@@ -60,7 +61,7 @@ class Work(NamedTuple):
 
     jobs: int = 0
     alternatives: int = 0
-    channel: int | None = None
+    channel: Channel | None = None
     live: bool = False
     raw_rate: int | None = None
     folder_cmn: bool = False
@@ -144,14 +145,15 @@ class OutputOptions:
 
         It may differ by letter case or Unicode form, as `Siblings` finds it; another file beside it would hide it.
         """
-        siblings, plain, stems = Siblings(), replace(self, spelled={}), defaultdict[Path, set[str]](set)
+        siblings, plain, named = Siblings(), replace(self, spelled={}), defaultdict[Path, list[str]](list)
         spelled: dict[Path, Path] = {}
         for recording in recordings:
-            stems[recording.name.parent].add(recording.name.name)
+            named[recording.name.parent].append(recording.name.name + recording.path.suffix)
+        others = {folder: names_of(names) for folder, names in named.items()}
         for recording in (each for each in recordings if each.path.suffix):
             for form, file in plain.files_of(recording).items():
                 beside = file.with_name(recording.name.name + recording.path.suffix)
-                found = siblings.find(beside, [WRITERS[form].ending.lower()], stems[recording.name.parent])
+                found = siblings.find(beside, [WRITERS[form].ending.lower()], others[recording.name.parent])
                 spelled |= {file: found} if found else {}
         return replace(plain, spelled=spelled)
 
@@ -249,11 +251,14 @@ def check_out(
         other = owner.setdefault(file, recording)
         if other.source != recording.source:
             fix = "name the folder above them, whose structure is kept, or do one at a time"
+            if other.path.parent == recording.path.parent:
+                fix = "rename one of them, or do one at a time"
             if other.path == recording.path:
                 fix = "give the rows ids that are different file names"
             raise InputError(f"both {other.source} and {recording.source} would be written to {file}", fix)
     check_folder(folder)
     _check_letter_case(owner, folder)
+    _check_owners(owner)
     for below in {each.name.parent for each in recordings}:
         written.refuse_links_below(folder, below)
     if odd := next((file for file in owner if is_special(file)), None):
@@ -285,6 +290,18 @@ def _check_one(recordings: Sequence[Recording], options: OutputOptions) -> None:
     if options.file is not None:
         refuse_input(options.file, (each.path for each in recordings))
         check_place(options.file, options.overwrite)
+
+
+def _check_owners(owner: Mapping[Path, Recording]) -> None:
+    """Check that readers would take no result for that of another recording, beside it or beside its own."""
+    siblings = Siblings()
+    for file, recording in owner.items():
+        if recording.name.name == recording.path.name and recording.path.suffix:
+            labels = f"{recording.name.name}.TextGrid"
+            for taker in map(siblings.recording_of, (file.with_name(labels), recording.path.with_name(labels))):
+                if taker is not None and taker.name != recording.path.name:
+                    what = f"{recording.path}: its result {file} would be taken for that of {taker}"
+                    raise InputError(what, "rename one of the recordings")
 
 
 def _check_letter_case(owner: Mapping[Path, Recording], folder: Path) -> None:
@@ -361,8 +378,8 @@ class ResultWriter:
         In a live format, also `speechctc.inference.formats.Phones`.
     options : OutputOptions
         Of `check_out`.
-    writer : Writer, optional
-        Writes the results; by default that of the format.
+    writers : mapping of str to Writer, optional
+        Those that write the results, by the names of their formats.
     """
 
     def __init__(
@@ -370,10 +387,10 @@ class ResultWriter:
         recordings: Sequence[Recording],
         results: Iterable[Any],
         options: OutputOptions,
-        writer: Writer | None = None,
+        writers: Mapping[str, Writer] = WRITERS,
     ) -> None:
         self.recordings, self.results, self.options = recordings, results, options
-        self.writer = writer or WRITERS[options.form]
+        self.writers, self.writer = writers, writers[options.form]
         self.notes: list[str] = []
         self.failures: list[tuple[Path, str]] = []
         self.rooms: list[Path] = []  # recordings that were dereverberated
@@ -423,8 +440,7 @@ class ResultWriter:
             try:
                 for form, file in self.options.files_of(recording).items():
                     if not self.options.keeps(file):
-                        writer = self.writer if form == self.options.form else WRITERS[form]
-                        outputs[file] = writer.content(name, result, file)
+                        outputs[file] = self.writers[form].content(name, result, file)
                         written.write_bytes(file, outputs[file], self.options.overwrite)
                         self.made += 1
                 self._keep(recording, result, outputs=outputs)
@@ -437,7 +453,7 @@ class ResultWriter:
                 self._fail(recording, f"{what}; rename it")
 
     def _successes(self, advance: Advance) -> Iterator[tuple[Recording, RecordingName, Any]]:
-        """Yield the results; collect the failures, and notes on recordings that are cut short or have odd channels."""
+        """Yield the results; collect the failures, and notes on how recordings are read, and on odd channels."""
         names = self.options.names(self.recordings)
         for recording, name, result in zip(self.recordings, names, self.results, strict=True):
             if isinstance(result, InputError):
@@ -445,7 +461,8 @@ class ResultWriter:
             else:
                 self._notes = []
                 if recording.path != STDIN.path:
-                    self._notes += filter(None, (sound_file.cut_short(recording.path), self._hint(recording)))
+                    remark = sound_file.remark(recording.path, recording.channel)
+                    self._notes += filter(None, (remark, self._hint(recording)))
                 self.notes += self._notes
                 yield recording, name, result.renamed(self.options.symbols) if self.options.symbols else result
                 if getattr(result, "is_dereverberated", False):  # what is measured is not
@@ -468,7 +485,8 @@ class ResultWriter:
             self.options.manifest.add(recording, outputs, rows, seconds, warnings)
 
     def _hint(self, recording: Recording) -> str:
-        is_mixed = recording.channel is None and self._hints < MAX_HINTS and channels_differ(recording.path)
+        is_mean = number_of(recording.channel) is None and self._hints < MAX_HINTS
+        is_mixed = is_mean and channels_differ(recording.path, recording.channel)
         self._hints += is_mixed
         what = "its channels hold different sounds, which were mixed; --channel 1 reads the first alone"
         last = " (not checked in further recordings)" if self._hints == MAX_HINTS else ""

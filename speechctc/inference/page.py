@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from speechctc.audio import sound_file
+from speechctc.audio.tracks import Channel
 from speechctc.inference.result import Recognition, Word
 from speechctc.inference.segmenter import Segment
 from speechctc.pages import timeline
@@ -14,7 +15,7 @@ from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Kind, Tier, make_timeline
 
 RATE = 16000  # Hz, of the sound on the page
-Shown = tuple[Path, str, int | None, Recognition]
+Shown = tuple[Path, str, Channel | None, Recognition]
 DOUBTFUL = 0.5  # phones with a lower confidence are marked
 WEAK, POOR = 0.2, 0.05  # phones with a lower score are shaded, and shaded more
 
@@ -24,7 +25,7 @@ def recordings_page(results: Iterable[Shown]) -> str:
 
     Parameters
     ----------
-    results : iterable of (Path, str, int or None, Recognition)
+    results : iterable of (Path, str, Channel or None, Recognition)
         The file of each recording; its name, whose folders are left out if the names differ without them; the channel
         that was read (None: the mean of all); the result. The file is read again, whole: about 0.25 GB of memory for an
         hour.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
+from speechctc.audio.tracks import Channel
 from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, shapes
@@ -17,12 +18,11 @@ from speechctc.inference.alignment import Aligner, AlignOptions, PhoneMapping
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.decoder import Decoder, Opening
 from speechctc.inference.goodness import Goodness
-from speechctc.inference.load import net_on
 from speechctc.inference.placement import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Calibration
-from speechctc.inference.streaming import Forward
+from speechctc.inference.streaming import Forward, held, net_on
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
 from speechctc.lm.search import lm_settings
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint
@@ -81,6 +81,7 @@ class Recogniser(Decoder):
         ----------
         model : str or Path, optional
         device : str
+            As for `recognition_device`.
         lm_weight : float, optional
             Weight of the n-gram of phones; 0: decode without it. By default that which ``lm tune`` saved for the
             model, or else ``decode.lm_weight``.
@@ -130,7 +131,7 @@ class Recogniser(Decoder):
         recording: str | Path | Any,
         phones: str | Sequence[str],
         rate: int | None = None,
-        channel: int | None = None,
+        channel: Channel | None = None,
     ) -> Recognition:
         """Find the times of known phones in a recording of any length (forced alignment).
 
@@ -157,7 +158,7 @@ class Recogniser(Decoder):
         recording: str | Path | Any,
         items: Items,
         rate: int | None = None,
-        channel: int | None = None,
+        channel: Channel | None = None,
         phrases: Sequence[Phrase] = (),
         options: AlignOptions = AlignOptions(),  # noqa: B008
     ) -> Recognition:
@@ -176,6 +177,7 @@ class Recogniser(Decoder):
         dereverb = self.config.decode.dereverb
         if options.judge is not None and dereverb == "auto":
             dereverb = "never"  # scores are compared: all are of the sound as it is
+        recording = held(recording)
         refining = Refiner((recording, rate, channel), self.boundaries, self.phones, dereverb)
         aligner = Aligner(self.inventory, self.clock, self.calibration, options, refining)
         opening = self.opened(recording, rate, channel, dereverb)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio.dereverberation import When
+from speechctc.audio.tracks import Channel
 from speechctc.inference.boundary_model import CONTEXT, SILENCE, BoundaryModel, has_closures, spelled, step_of
 from speechctc.inference.segmenter import WHOLE, Segment, Span
 from speechctc.inference.streaming import opened
@@ -60,7 +61,7 @@ class Refiner(ExitStack):
 
     def __init__(
         self,
-        recording: tuple[Any, int | None, int | None],
+        recording: tuple[Any, int | None, Channel | None],
         model: BoundaryModel | None,
         phones: Sequence[str],
         dereverb: When,

@@ -19,9 +19,9 @@ from speechctc.inference.decoder import ONLY, Decoder, has_ngram
 from speechctc.lm.model import PhoneLM
 from speechctc.lm.ngram import log_frequencies
 from speechctc.model import checkpoint
-from speechctc.phones.articulation import Match, match_phones, sounds_of
+from speechctc.phones.articulation import Match, match_apart, match_phones, sounds_of, spelling
 from speechctc.phones.espeak import phones_of_language, voices
-from speechctc.phones.inventory import BLANK, SILENCES, Inventory, nfc
+from speechctc.phones.inventory import BLANK, SILENCES, Inventory, nfc, spelling_key
 from speechctc.phones.label_rules import apply_marks, divide_phone
 from speechctc.phones.languages import LISTED, alias_note, find_voice
 from speechctc.phones.notations import from_xsampa
@@ -34,10 +34,11 @@ _RAISED = {"h": "ʰ", "ɦ": "ʱ", "w": "ʷ", "j": "ʲ"}  # what a letter after a
 
 
 class RequestedPhones(NamedTuple):
-    """The phones that may be heard, and where they are from, in words."""
+    """The phones that may be heard, where they are from, in words, and whether they are spelled as the user does."""
 
     source: str
     phones: tuple[str, ...]
+    own: bool = True
 
 
 def find_requested(inventory: str | None, language: str | None = None) -> RequestedPhones | None:
@@ -61,7 +62,7 @@ def find_requested(inventory: str | None, language: str | None = None) -> Reques
             raise InputError("--inventory and --language both name phones", "give one of them")
         voice = find_voice(language, voices(), LISTED)
         code = f" ({voice.languages[0]})" if alias_note(language, voice) else ""
-        return RequestedPhones(f"--language {language}{code}", phones_of_language(language))
+        return RequestedPhones(f"--language {language}{code}", phones_of_language(language), own=False)
     if inventory is None:
         return None
     path, labels = Path(inventory), _labels(inventory)
@@ -150,7 +151,7 @@ def requested_phones(wanted: RequestedPhones, own: Sequence[str], reporter: Repo
         for phone in labels
         for part in ((phone,) if phone in whole else divide_phone(phone, diphthongs=True, affricates=False))
     )
-    if unknown := [part for part in parts if part not in whole and not sounds_of(part)]:
+    if unknown := [part for part in parts if part not in whole and not sounds_of(spelling(part))]:
         what = f"{wanted.source}: neither IPA nor labels of the model: {first_few(unknown, 10)}"
         meant = [f"{' or '.join(readings)} ({part})" for part in unknown if (readings := _readings(part))]
         advice = f"did you mean {first_few(meant, 10)}? " if meant else ""
@@ -159,9 +160,10 @@ def requested_phones(wanted: RequestedPhones, own: Sequence[str], reporter: Repo
 
 
 def _readings(label: str) -> list[str]:
-    """Return phones in IPA that may be meant: in small letters, of X-SAMPA, with a raised last letter."""
+    """Return phones in IPA that may be meant: small letters, X-SAMPA, a raised last letter, look-alikes."""
     raised = label[:-1] + _RAISED.get(label[-1], label[-1])
-    found = label.lower(), raised, "" if label.isdecimal() else from_xsampa(label) or ""
+    xsampa = "" if label.isdecimal() else from_xsampa(label) or ""
+    found = label.lower(), raised, xsampa, spelling_key(label)
     return [text for text in dict.fromkeys(found) if sounds_of(text)]
 
 
@@ -184,7 +186,8 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
     recogniser : Decoder
     wanted : RequestedPhones
         In the model's own labels or in IPA. A phone that the model does not have is heard as the most similar one that
-        it has, a diphthong as its vowels.
+        it has, and that no other of these phones is heard as, if there is one; a diphthong as its vowels. A phone that
+        a user spells otherwise than the model, such as ``g`` for ``ɡ``, is written as the user spells it.
     reporter : Reporter
         Is told which those are, and which phones are like none of the model's.
 
@@ -197,12 +200,13 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
     if recogniser.lstm is not None:
         raise InputError(f"{source}: an LSTM ranks all phones of the model only", "name an n-gram with --lm, or none")
     phones = requested_phones(wanted, own, reporter)
-    matches = match_phones(phones, own)
+    matches = match_apart(phones, own)
     if not matches:
         raise InputError(f"{source}: none of its phones is like one of the model's", f"its phones: {' '.join(own)}")
     heard = {match.phone for match in matches.values()} | SILENCES
     kept = [BLANK, *(k for k, phone in enumerate(own, start=BLANK + 1) if phone in heard)]
-    _report_matches(source, phones, matches, reporter)
+    written = _own_spellings(matches) if wanted.own else {}
+    _report_matches(source, phones, matches, written, reporter)
     whole = recogniser.checkpoint
     output = {name: whole.weights[name][kept] for name in (OUTPUT, BIAS)}
     counts = whole.facts.get(checkpoint.FREQUENCIES)
@@ -214,7 +218,7 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
         output[BIAS][1:] -= POWER * leaving * log_frequencies(frequent)
     part = replace(
         whole,
-        inventory=Inventory(whole.inventory.name, tuple(own[k - 1] for k in kept[1:])),
+        inventory=Inventory(whole.inventory.name, tuple(written.get(own[k - 1], own[k - 1]) for k in kept[1:])),
         weights={**whole.weights, **output},
         lm=_restricted_ngram(whole.lm, kept) if whole.lm else None,
         facts={**whole.facts, **shares, ONLY: f"only the {len(kept) - 1} phones of {source}"},
@@ -222,13 +226,30 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
     return recogniser.restricted(part)
 
 
-def _report_matches(source: str, phones: Sequence[str], matches: Mapping[str, Match], reporter: Reporter) -> None:
-    near = [f"{phone} as {match.phone}" for phone, match in matches.items() if match.how == "nearness"]
+def _own_spellings(matches: Mapping[str, Match]) -> dict[str, str]:
+    """Return how phones of the model are spelled in a list of the same notation, which has them in other spellings."""
+    found: dict[str, str] = {}
+    for phone, match in matches.items():
+        same = spelling(phone) == spelling(match.phone)  # not so of the labels of ARPABET
+        if match.how == "table" and same and match.phone not in matches:
+            found.setdefault(match.phone, phone)
+    return found
+
+
+def _report_matches(
+    source: str, phones: Sequence[str], matches: Mapping[str, Match], written: Mapping[str, str], reporter: Reporter
+) -> None:
+    near = [
+        f"{phone} as {written.get(match.phone, match.phone)}"
+        for phone, match in matches.items()
+        if match.how == "nearness"
+    ]
     if near:
         reporter.note(f"{source}: phones that the model does not have are heard as the nearest: {first_few(near, 20)}")
     other = [f"{phone} as {match.phone}" for phone, match in matches.items() if match.how == "table"]
     if other:
-        reporter.note(f"{source}: phones that the model spells otherwise: {first_few(other, 20)}")
+        own = f"; results have {first_few(list(written.values()), 20)}" if written else ""
+        reporter.note(f"{source}: phones that the model spells otherwise: {first_few(other, 20)}{own}")
     if lost := [phone for phone in phones if phone not in matches]:
         reporter.warn(f"{source}: no phone of the model is like these, which are never heard: {first_few(lost, 20)}")
 

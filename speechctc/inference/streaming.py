@@ -9,13 +9,17 @@ this at once, as an empty block: `Stream` learns by it that all samples given so
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +28,14 @@ from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import Dereverberated, When
 from speechctc.audio.resampling import in_windows, resample_blocks
 from speechctc.audio.sound_file import BLOCK
+from speechctc.audio.tracks import Channel
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.core.errors import InputError
 from speechctc.features.activity import ActivityGate
 from speechctc.features.extractor import Reals, extractor, local_cmn, power_sums, sliding_cmn
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import Checkpoint
-from speechctc.model.layers import receptive_field
+from speechctc.model.layers import is_own, reach
 from speechctc.model.numpy_net import NumpyNet
 
 Samples = NDArray[np.float32]
@@ -39,6 +44,7 @@ LOUDEST = 8.0  # a larger sample shows that full scale is not 1
 MIN_RATE = 1000  # Hz; a lower number is a rate in kHz
 MAX_CHANNELS = 64
 NAME = "samples"  # name of a recording without a file, in results
+FILE = "file"  # the same of an open file without a name
 
 
 def is_several(recording: Any) -> bool:
@@ -47,28 +53,49 @@ def is_several(recording: Any) -> bool:
     Arrays of at most `MAX_CHANNELS` numbers are the channels of single moments, and a list of them is one recording.
     """
     if not isinstance(recording, (list, tuple)):
-        return isinstance(recording, Iterator)
+        return isinstance(recording, Iterator) and not is_file(recording)
 
     def is_one(each: Any) -> bool:
         shape: tuple[int, ...] = tuple(getattr(each, "shape", ()))
-        return isinstance(each, (str, Path)) or len(shape) == 2 or (len(shape) == 1 and shape[0] > MAX_CHANNELS)
+        whole = isinstance(each, (str, os.PathLike)) or is_file(each)
+        return whole or len(shape) == 2 or (len(shape) == 1 and shape[0] > MAX_CHANNELS)
 
     return any(map(is_one, recording))
 
 
+class BinaryFile(Protocol):
+    """An open file, or what is read as one is."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """Return the next bytes."""
+
+
+def held(recording: Any) -> Any:
+    """Return a recording that can be read twice: what is left of a pipe is kept in memory."""
+    if not is_file(recording) or getattr(recording, "seekable", lambda: False)():
+        return recording
+    return BytesIO(recording.read())
+
+
+def is_file(recording: Any) -> bool:
+    """Return whether this is an open file, or what is read as one is: `io.BytesIO`."""
+    return callable(getattr(recording, "read", None))
+
+
 @contextmanager
 def opened(
-    recording: str | Path | Any, rate: int | None, channel: int | None, model_rate: int, dereverb: When = "never"
+    recording: str | Path | Any, rate: int | None, channel: Channel | None, model_rate: int, dereverb: When = "never"
 ) -> Iterator[tuple[str, Dereverberated]]:
     """Open a file, or samples in memory.
 
     Parameters
     ----------
-    recording : str, Path, array_like or Tensor
-        A file, or samples as for `SampleBlocks`.
+    recording : str, Path, binary file, array_like or Tensor
+        A file by name or open, or samples as for `SampleBlocks`. An open one is read from where it is to its end; one
+        that can seek is then put back there.
     rate : int or None
         Hz, of samples; None for a file.
-    channel : int or None
+    channel : int or Track, optional
         The channel of a file to read, counted from 1; None: the mean of all.
     model_rate : int
         Rate of the blocks, Hz.
@@ -86,15 +113,68 @@ def opened(
     InputError
         The file cannot be read as audio, a rate is given for a file or none for samples, or a channel of samples.
     """
-    if not isinstance(recording, (str, Path)):
+    if is_file(recording):
+        with _stored(recording) as (name, path), opened(path, rate, channel, model_rate, dereverb) as (_, blocks):
+            yield name, blocks
+        return
+    if not isinstance(recording, (str, os.PathLike)):
+        _refuse_no_samples(recording)
         if channel is not None:
             raise InputError("a channel of samples, which are averaged", "give that channel's samples alone")
         yield NAME, Dereverberated(SampleBlocks(recording, rate, model_rate), model_rate, dereverb)
         return
     if rate is not None:
-        raise InputError(f"{recording}: a rate for a file, which has its own", "leave rate out")
+        raise InputError(f"{recording!s}: a rate for a file, which has its own", "leave rate out")
     with sound_file.opened(Path(recording), model_rate, channel) as blocks:
         yield str(recording), Dereverberated(blocks, model_rate, dereverb)
+
+
+@contextmanager
+def _stored(file: Any) -> Iterator[tuple[str, Path]]:
+    """Offer the name of an open file and a temporary file with what is left of it.
+
+    Raises
+    ------
+    InputError
+        It was opened as text, is closed, or nothing is left.
+    """
+    named = getattr(file, "name", "")
+    name = named if isinstance(named, str) and named else FILE
+    if getattr(file, "closed", False):
+        raise InputError(f"{name}: the file is closed", "decode it while it is open, or give its name")
+    start = file.tell() if getattr(file, "seekable", lambda: False)() else None
+    with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
+        path = Path(folder) / (Path(name).name or FILE)
+        with path.open("wb") as copy:
+            try:
+                shutil.copyfileobj(file, copy)
+            except (TypeError, UnicodeDecodeError):
+                raise InputError(f"{name}: opened as text", 'open it as bytes: open(name, "rb")') from None
+            finally:
+                if start is not None:
+                    file.seek(start)
+        if start and not path.stat().st_size:
+            raise InputError(f"{name}: nothing is left to read after byte {start:,}", "go to its start: file.seek(0)")
+        with _named(path, name):
+            yield name, path
+
+
+@contextmanager
+def _named(path: Path, name: str) -> Iterator[None]:
+    """Call a temporary file by the name of the file that it is a copy of."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(error.what.replace(str(path), name), error.fix) from None
+
+
+def _refuse_no_samples(recording: Any) -> None:
+    """Refuse what is neither a file nor samples."""
+    if isinstance(recording, (bytes, bytearray, memoryview)):
+        raise InputError("bytes are neither the name of a file nor samples", "give io.BytesIO(...) of them")
+    if recording is None or isinstance(recording, (bool, int, float, dict, set)):
+        what = f"{recording!r:.40} is neither a file nor samples"
+        raise InputError(what, "give the name of a recording, an open file, or an array with its rate")
 
 
 class PushedSamples:
@@ -217,7 +297,10 @@ def checked_samples(samples: Any) -> Samples:
     InputError
         The samples have no type or shape that `SampleBlocks` takes, or are not all finite.
     """
-    wave = np.asarray(samples.detach().cpu() if hasattr(samples, "detach") else samples)
+    if hasattr(samples, "detach"):  # a tensor of torch; numpy has no bfloat16
+        samples = samples.detach().cpu()
+        samples = samples.float() if samples.is_floating_point() else samples
+    wave = np.asarray(samples)
     if wave.ndim not in (1, 2):
         raise InputError(f"samples of shape {wave.shape}", "give (n,) of one channel, or (n, channels)")
     if wave.ndim == 2 and (wave.shape[1] > min(wave.shape[0], MAX_CHANNELS) or wave.shape[1] == 0):
@@ -251,6 +334,19 @@ Rows = NDArray[np.float32]
 Logits = NDArray[np.float32]
 # Maps a checkpoint to a function of the features of a recording after CMN that returns its logits; see `NumpyNet`.
 NetMaker = Callable[[Checkpoint], Callable[[Rows, int | None, Rows | None], Logits]]
+
+
+def net_on(device: str) -> NetMaker:
+    """Return what makes nets that compute on a device: numpy on the CPU, torch elsewhere and for nets of one's own."""
+
+    def make(checkpoint: Checkpoint) -> Callable[[Rows, int | None, Rows | None], Logits]:
+        if device == "cpu" and not is_own(checkpoint.config.model):
+            return NumpyNet(checkpoint)
+        from speechctc.model.net import TorchNet
+
+        return TorchNet(checkpoint, device)
+
+    return make
 
 
 class Prior(NamedTuple):
@@ -347,11 +443,35 @@ def logit_blocks(
         Concatenated, with the whole context: ``apply`` of the whole, except for rounding.
     """
     stride = model.time_stride
+    if model.sees == "whole":
+        return _whole(centred, apply, model, features)
     narrow = model if whole_context else model.model_copy(update={"context": 0})
-    behind, ahead = (_to_multiple((receptive_field(each, features) - 1) // 2, stride) for each in (model, narrow))
+    behind, ahead = (_to_multiple(reach(each, features)[side], stride) for side, each in enumerate((model, narrow)))
     size = _to_multiple(block_frames, stride)
     last = None if whole_context else (2 * ahead + size) // stride  # most of a window serves the mean alone
     return in_windows(centred, lambda rows: apply(rows, last), behind, ahead, size, (stride, 1))
+
+
+def _whole(
+    centred: Iterable[Rows], apply: Callable[[Rows, int | None], Rows], model: ModelConfig, features: FeatureConfig
+) -> Iterator[Rows]:
+    """Yield the logits of a recording that the net hears at once.
+
+    Raises
+    ------
+    InputError
+        It is longer than the net takes.
+    """
+    most, pieces, frames = reach(model, features)[0], list[Rows](), 0
+    for rows in centred:
+        pieces.append(rows)
+        frames += len(rows)
+        if frames > most:
+            what = (
+                f"a recording longer than {model.longest:g} s, and model.kind={model.kind} hears at most that at once"
+            )
+            raise InputError(what, "cut it into shorter ones, or decode with another model")
+    yield apply(np.concatenate(pieces) if pieces else np.zeros((0, features.static_dims), np.float32), None)
 
 
 def _to_multiple(frames: int, stride: int) -> int:
@@ -423,8 +543,16 @@ class Forward:
         lookahead : float, optional
             Seconds after a frame that the means over time cover: the sliding mean of the features, and that of
             ``model.context``. By default as many as in training.
+
+        Raises
+        ------
+        InputError
+            A `lookahead` is given, and the net sees the whole recording.
         """
         model, features = self.config.model, self.config.features
+        if lookahead is not None and model.sees == "whole":
+            what = f"model.kind={model.kind} hears a whole recording at once: there are no live phones"
+            raise InputError(what, "decode the recording when it has ended")
         after = None if lookahead is None else round(lookahead * 1000 / features.shift_ms)
         gate = ActivityGate(self.config, self.phones)
         static = extractor(features, self.device).blocks(samples)

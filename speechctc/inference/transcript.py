@@ -18,6 +18,7 @@ from speechctc.core.errors import InputError
 from speechctc.ctc.graph import MAX_SOURCES, NODE, StateGraph
 from speechctc.phones.inventory import BLANK, Inventory, frames_needed
 from speechctc.phones.nonspeech import ANY
+from speechctc.phones.notations import are_other_ipa
 
 SYNTAX = "()|"
 
@@ -182,6 +183,8 @@ def check_phones(file: str, items: Items, silences: Sequence[str], inventory: In
     except InputError as error:
         own = [phone for phone in inventory.phones if phone.isprintable()]  # parts of diphthongs are not
         fix = f"the model's are: {' '.join(own)}; --ignore leaves labels out, and --words reads words"
+        labels = {phone for unit in units_of(items) for phones in unit.pronunciations for phone in phones}
+        fix = f"labels are IPA: --model ipa has them; {fix}" if are_other_ipa(labels, own) else fix
         raise InputError(f"{file}: {error.what}", fix) from None
 
 

@@ -40,7 +40,8 @@ def best_share(one: PhoneLM, other: PhoneLM, held_out: Iterable[Labels]) -> floa
     By expectation maximisation (Jelinek and Mercer 1980). Without a sequence: one half.
     """
     sequences = [[*labels, END] for labels in held_out]
-    probs = np.exp([np.concatenate([_of_labels(lm, each) for each in sequences] or [[]]) for lm in (one, other)])
+    none = np.zeros(0)
+    probs = np.exp([np.concatenate([none, *(_of_labels(lm, each) for each in sequences)]) for lm in (one, other)])
     share = 0.5
     for _ in range(ROUNDS if probs.size else 0):
         share = float(np.mean(share * probs[0] / (share * probs[0] + (1 - share) * probs[1])))
@@ -71,9 +72,10 @@ def mix(one: Ngram, other: Ngram, share: float) -> Ngram:
     if share in (0.0, 1.0):
         return one if share else other
     shares = np.log([share, 1 - share])
-    parents, tokens, log_probs = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)], [np.zeros(1)]
-    starts, nodes = [0, 1], [np.zeros(1, np.int64), np.zeros(1, np.int64)]  # by string, its node in each; -1: none
-    contexts = [np.zeros(1, np.int64), np.zeros(1, np.int64)]  # the longest end of it that is a node
+    root: Integers = np.zeros(1, np.int64)
+    parents, tokens, log_probs = [root], [root], [np.zeros(1)]
+    starts, nodes = [0, 1], [root, root]  # by string, its node in each; -1: none
+    contexts = [root, root]  # the longest end of it that is a node
     for length in range(1, max(one.order, other.order) + 1):
         context, token = _strings(one, other, nodes, length)
         predicted, found = [], []

@@ -50,10 +50,11 @@ class PhoneLM:
         self._is_there = np.full(len(log_probs), contexts is None)
         self.ngram = contexts.ngram if contexts else None
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy has; rows that another thread computes meanwhile are not marked in it as computed."""
-        marked = self._is_there.copy()  # before the tables are looked at
-        return {**self.__dict__, "_is_there": marked}
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Make copies from the strings, where they are known: the tables are many times as large."""
+        if self.ngram is None:
+            return PhoneLM, self._tables
+        return PhoneLM.from_tensors, (self.to_tensors(), self.classes)
 
     @property
     def log_probs(self) -> NDArray[np.float32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import PHN_RATE, Interval, read_phn, read_textgrid
-from speechctc.audio.recordings import ENDINGS, Siblings, files_below
-from speechctc.core.errors import InputError, columns, first_few, plural
-from speechctc.phones.articulation import describe, is_arpabet
+from speechctc.audio.annotations import PHN_RATE, Interval, choose_tiers, intervals_of, read_phn, read_tiers
+from speechctc.audio.recordings import Siblings, files_below
+from speechctc.core.errors import InputError, columns, counted_alike, first_few, plural
+from speechctc.phones.articulation import describe, is_arpabet, spelling
 from speechctc.phones.inventory import SILENCES
 
+GRID = ".textgrid"
 WITHIN_MS = (10, 20, 50)
 FIGURES = {"mean_error": "", "median_error": "", "median_lag": "+"}
 CLASSES = {
@@ -55,12 +56,15 @@ class BoundaryScore:
         that is in both.
     unmatched : tuple of str
         Files of one set without a counterpart in the other.
+    notes : tuple of str
+        Files whose times were counted from elsewhere than 0, or whose own length is not that of the recording.
     """
 
     files: int
     boundaries: int
     errors: dict[str, NDArray[np.float64]]
     unmatched: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for the JSON report."""
@@ -69,6 +73,7 @@ class BoundaryScore:
             "files": self.files,
             "reference_boundaries": self.boundaries,
             "unmatched_files": list(self.unmatched),
+            "notes": list(self.notes),
             **summary(every),
             "by_class": {name: summary(self.errors[name]) for name in sorted(self.errors)},
         }
@@ -81,10 +86,12 @@ class BoundaryScore:
         found = f"{report['boundaries']} of {self.boundaries} reference boundaries are between phones found in both"
         lines = [f"{plural(self.files, 'pair')} of files; {found}", *columns(rows, "l" + "r" * (len(head) - 1))]
         alone = f"no pair for {plural(len(self.unmatched), 'file')}: {first_few(self.unmatched)}"
-        return "\n".join(lines + [alone] * bool(self.unmatched))
+        return "\n".join([*lines, *([alone] if self.unmatched else []), *self.notes])
 
 
-def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") -> BoundaryScore:
+def score_boundaries(
+    reference: Path, hypothesis: Path, tier: str = "phones", hypothesis_tier: str | None = None
+) -> BoundaryScore:
     """Compare two files, or two folders file by file.
 
     Parameters
@@ -93,7 +100,9 @@ def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") ->
         TextGrid or .PHN files, or folders of them, in which files belong together if their paths differ only in the
         ending and in letter case.
     tier : str
-        Tier of the TextGrids.
+        Tier of the TextGrids: a name, or a pattern that one labelled tier of each fits; see `choose_tiers`.
+    hypothesis_tier : str, optional
+        That of the TextGrids of `hypothesis`; None: the same.
 
     Raises
     ------
@@ -103,14 +112,29 @@ def score_boundaries(reference: Path, hypothesis: Path, tier: str = "phones") ->
     pairs, unmatched = _pairs(reference, hypothesis)
     errors: dict[str, list[float]] = {}
     boundaries = 0
-    siblings = Siblings()
-    sides = [(_read(first, tier, siblings), _read(second, tier, siblings)) for first, second in pairs]
+    siblings, notes = Siblings(), list[tuple[Path, str]]()
+    tiers = (tier, hypothesis_tier or tier)
+    sides = [_read_pair(pair, tiers, siblings, notes) for pair in pairs]
     arpabet = is_arpabet([interval.label for labelled, _ in sides for interval in labelled])
+    alike = _same_phones(*({each.label for side in sides for each in side[k]} for k in (0, 1)))
     for labelled, found in sides:
         boundaries += max(len(labelled) - 1, 0)
+        found = [each._replace(label=alike.get(each.label, each.label)) for each in found]
         for phone, error in boundary_errors(labelled, found):
             errors.setdefault(class_of(phone, arpabet), []).append(error)
-    return BoundaryScore(len(pairs), boundaries, {k: np.array(v) for k, v in errors.items()}, tuple(unmatched))
+    said = tuple(counted_alike(notes, with_numbers=True))
+    if alike:
+        spelled = first_few([f"{label} as {to}" for label, to in sorted(alike.items())], 12)
+        said = (*said, f"labels of the second side are compared as the first spells them: {spelled}")
+    return BoundaryScore(len(pairs), boundaries, {k: np.array(v) for k, v in errors.items()}, tuple(unmatched), said)
+
+
+def _same_phones(reference: Set[str], hypothesis: Set[str]) -> dict[str, str]:
+    """Return labels that only the hypothesis has, and the reference's label of the same phone in another spelling."""
+    forms: list[Callable[[str], str]] = [lambda label: label.lower().rstrip("012"), spelling]
+    form = forms[0 if is_arpabet([*reference, *hypothesis]) else 1]
+    known = {form(label): label for label in sorted(reference - SILENCES, reverse=True)}
+    return {label: known[form(label)] for label in hypothesis - reference - SILENCES if form(label) in known}
 
 
 def class_of(label: str, arpabet: bool) -> str:
@@ -159,11 +183,32 @@ def _cells(name: str, values: dict[str, Any]) -> list[str]:
     return [name, str(values["boundaries"]), *sizes, *(f"{100 * values[f'within_{ms}_ms']:.1f} %" for ms in WITHIN_MS)]
 
 
-def _read(path: Path, tier: str, siblings: Siblings) -> list[Interval]:
-    if path.suffix.lower() == ".textgrid":
-        return read_textgrid(path, tier)
-    recording = siblings.find(path, ENDINGS)  # its rate is that of the .PHN file
-    return read_phn(path, sound_file.info(recording).rate if recording else PHN_RATE)
+def _read_pair(
+    pair: tuple[Path, Path], names: tuple[str, str], siblings: Siblings, notes: list[tuple[Path, str]]
+) -> tuple[list[Interval], list[Interval]]:
+    """Return the labels of two files, their times those in the recording; add what is odd in its length to `notes`.
+
+    The recording is beside one of them; where there is none, a TextGrid that begins at 0 has its length.
+    """
+    grids = [read_tiers(path) if path.suffix.lower() == GRID else None for path in pair]
+    beside = [siblings.recording_of(path) for path in pair]
+    sounds = [None if path is None else sound_file.info(path) for path in beside]
+    lengths = [sound.seconds for sound in sounds if sound] + [grid.end for grid in grids if grid and not grid.start]
+    found = []
+    for path, grid, sound, tier in zip(pair, grids, sounds, names, strict=True):
+        if grid is None:
+            found.append(read_phn(path, sound.rate if sound else PHN_RATE))  # in samples of its recording
+            continue
+        if lengths:
+            grid, read = grid.of_recording(path, lengths[0]), grid.note
+            notes += [(path, grid.note)] if grid.note != read else []
+        fits = [each for each, _ in choose_tiers(grid.tiers, path, tier)]
+        labelled = [each for each in fits if any(entry.label for entry in each.entries)]
+        if len({each.name for each in labelled}) > 1:
+            named = first_few([repr(each.name) for each in labelled])
+            raise InputError(f"{path}: {len(labelled)} tiers fit {tier!r}: {named}", "name one of them")
+        found.append(intervals_of(grid.tiers, path, (labelled or fits)[0].name))
+    return found[0], found[1]
 
 
 def _pairs(reference: Path, hypothesis: Path) -> tuple[list[tuple[Path, Path]], list[str]]:

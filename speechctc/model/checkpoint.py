@@ -33,9 +33,18 @@ from speechctc.core import files
 from speechctc.core.bundled import MODELS, NAMES, bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import program
-from speechctc.core.tensor_file import Arrays, load_arrays, load_weights, rounded, save_tensors, shapes
+from speechctc.core.tensor_file import (
+    Arrays,
+    load_arrays,
+    load_weights,
+    packed,
+    rounded,
+    save_tensors,
+    shapes,
+    unpacked,
+)
 from speechctc.lm.model import MAX_STRINGS, PhoneLM
-from speechctc.model.layers import weight_shapes
+from speechctc.model.layers import is_own, weight_shapes
 from speechctc.phones.inventory import Inventory, check_labels
 
 if TYPE_CHECKING:
@@ -99,6 +108,14 @@ class Checkpoint:
         arrays = arrays_of({"mean": mean, "std": std})
         weights = arrays_of(net.state_dict())
         return cls(config, inventory, weights, arrays["mean"], arrays["std"], facts or {}, state or {}, lm)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made from: of a model in a small file, weights as small as there."""
+        return {**self.__dict__, "weights": packed(self.weights)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be the copy."""
+        self.__dict__.update({**state, "weights": unpacked(state["weights"])})
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
@@ -185,7 +202,7 @@ def _check_weights(path: Path, config: Config, inventory: Inventory) -> None:
     """
     features = (config.features.channels, config.features.static_dims)
     found = shapes(path)
-    if len(config.model.convs) + len(config.model.dense) > len(found):
+    if not is_own(config.model) and len(config.model.convs) + len(config.model.dense) > len(found):
         raise ValueError("fewer weights than layers")
     classes = len(inventory.phones) + 1
     wanted = {f"net.{name}": shape for name, shape in weight_shapes(config, classes).items()}
@@ -231,7 +248,8 @@ def find_checkpoint(model: Path | None, or_bundled: bool = False) -> Path:
     if model is None and latest_run() is None:
         if or_bundled and BUILT_IN.is_dir():
             return BUILT_IN
-        fix = "train one with speechctc train --config demo, or name one with --model DIR"
+        named = ", ".join(f"--model {name} ({each.about})" for name, each in MODELS.items())
+        fix = f"train one with speechctc train --config demo, or name one with --model DIR, or a bundled one: {named}"
         raise InputError("no model to use: none was named and there is no latest run here", fix)
     place = model or latest_run() or LATEST
     for folder in (place, place / "best", place / "last"):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple, TypeVar
 
 from speechctc.config.schema import Config, FeatureConfig, ModelConfig
+from speechctc.core.own_net import OWN, build
 from speechctc.features.extractor import extractor
+
+OWN_PREFIX = "own."  # before the names of the weights of a net of one's own
 
 Count = TypeVar("Count")  # a number, or several as an array or a Tensor
 
@@ -146,6 +149,17 @@ def plan(config: ModelConfig, channels: int, dims: int, has_bands: bool = True, 
     return NetPlan(layers if layers > 1 else 0, convs, pool, dense, normed, inputs[-1], context, has_bands)
 
 
+def is_own(model: ModelConfig) -> bool:
+    """Return whether the net is one of the user's own, which has no plan."""
+    return model.kind not in OWN
+
+
+def longest_frames(config: Config) -> int | None:
+    """Return the most static frames that a net takes at once; None: any number."""
+    longest = config.model.longest
+    return None if longest is None else int(longest * 1000 / config.features.shift_ms)
+
+
 def plan_of(model: ModelConfig, features: FeatureConfig) -> NetPlan:
     """Return the layers of the net of a config's sections."""
     kind = extractor(features)
@@ -154,6 +168,9 @@ def plan_of(model: ModelConfig, features: FeatureConfig) -> NetPlan:
 
 def weight_shapes(config: Config, classes: int) -> dict[str, tuple[int, ...]]:
     """Return the shape of each weight of a config's net."""
+    if is_own(config.model):
+        made = build(config.model.kind, config.features.inputs, classes, config.model.options)
+        return {OWN_PREFIX + name: tuple(each.shape) for name, each in made.module.state_dict().items()}
     net = plan_of(config.model, config.features)
     shapes: dict[str, tuple[int, ...]] = {"mix": (net.mixed,)} if net.mixed else {}
     for layer in (*net.convs, *net.dense):
@@ -181,11 +198,26 @@ def output_frames(frames: Count, config: ModelConfig) -> Count:
     return counts
 
 
+def reach(model: ModelConfig, features: FeatureConfig) -> tuple[int, int]:
+    """Return on how many static frames before and after it an output frame depends, derivatives included."""
+    if not is_own(model):
+        half = (receptive_field(model, features) - 1) // 2
+        return half, half
+    derivatives = features.deltas * (features.delta_window // 2)
+    if not isinstance(model.sees, tuple):
+        whole = int((model.longest or 0) * 1000 / features.shift_ms)
+        return whole, whole
+    return model.sees[0] + derivatives, model.sees[1] + derivatives
+
+
 def receptive_field(model: ModelConfig, features: FeatureConfig) -> int:
     """Return the number of static frames that one output frame depends on, derivatives included.
 
-    41 for the ten 3 x 5 convolutions of the paper; each order of derivative adds ``delta_window - 1``.
+    41 for the ten 3 x 5 convolutions of the paper; each order of derivative adds ``delta_window - 1``. Those of a net
+    of the user's own are counted as if it saw as many before a frame as after it.
     """
+    if is_own(model):
+        return 2 * max(reach(model, features)) + 1
     net = plan_of(model, features)
     field, step = 1 + features.deltas * (features.delta_window - 1), 1
     for layer in (*net.convs, *net.dense):

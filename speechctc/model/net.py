@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -30,10 +30,12 @@ from torch.nn import functional
 
 from speechctc.config.schema import Config, ModelConfig
 from speechctc.core.devices import allow_tf32
+from speechctc.core.errors import InputError
 from speechctc.features.extractor import Rows
 from speechctc.features.filterbank import frame_mask, net_input_after_cmn
 from speechctc.model.checkpoint import Checkpoint
-from speechctc.model.layers import ContextPlan, LayerPlan, NetPlan, output_frames, plan_of
+from speechctc.model.layers import ContextPlan, LayerPlan, NetPlan, is_own, output_frames, plan_of
+from speechctc.model.own import OwnModule, build_own
 from speechctc.phones.inventory import Inventory
 
 # Standard deviation of the first biases of the first normalised layer.
@@ -68,7 +70,7 @@ class ConvCTCNet(nn.Module):
 
     def __init__(self, config: ModelConfig, net: NetPlan, classes: int) -> None:
         super().__init__()
-        self.config, self.has_bands = config, net.has_bands
+        self.config, self.classes, self.has_bands = config, classes, net.has_bands
         self.mix = nn.Parameter(torch.zeros(net.mixed)) if net.mixed else None
         self.convs = nn.ModuleList(Layer(each, config) for each in net.convs)
         self.pool = nn.MaxPool2d((net.pool, 1)) if net.pool > 1 else nn.Identity()
@@ -124,6 +126,11 @@ class ConvCTCNet(nn.Module):
             apart = features.unflatten(2, (len(self.mix), -1))
             features = torch.einsum("bclst,l->bcst", apart, self.mix.softmax(0).to(apart.dtype))
         return features if self.has_bands else features.flatten(1, 2).unsqueeze(2)
+
+
+CTCNet: TypeAlias = ConvCTCNet | OwnModule
+"""Maps features to logits: the net of the package, or one of the user's own."""
+Net = TypeVar("Net", bound=ConvCTCNet | OwnModule)
 
 
 class Layer(nn.Module):
@@ -389,15 +396,37 @@ class _InParts(torch.autograd.Function):
         return by_x, by_weight.to(weight.dtype), by_bias, None, None
 
 
-def build_net(config: Config, inventory: Inventory) -> ConvCTCNet:
+def build_any(config: Config, inventory: Inventory) -> CTCNet:
     """Return the config's net for these phones, with random weights from torch's default generator."""
+    return build_own(config, len(inventory.phones) + 1) if is_own(config.model) else build_net(config, inventory)
+
+
+def build_net(config: Config, inventory: Inventory) -> ConvCTCNet:
+    """As `build_any`, of the package's own kind.
+
+    Raises
+    ------
+    InputError
+        The net is one of the user's own.
+    """
+    if is_own(config.model):
+        what = f"model.kind={config.model.kind}: this looks into the layers of the package's own nets"
+        raise InputError(what, "use a model of the kind conv")
     net = ConvCTCNet(config.model, plan_of(config.model, config.features), len(inventory.phones) + 1)
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
-def net_of(checkpoint: Checkpoint) -> ConvCTCNet:
+def any_net_of(checkpoint: Checkpoint) -> CTCNet:
     """Return a checkpoint's net as torch has it, a copy; on the CPU."""
-    net = build_net(checkpoint.config, checkpoint.inventory)
+    return _with_weights(build_any(checkpoint.config, checkpoint.inventory), checkpoint)
+
+
+def net_of(checkpoint: Checkpoint) -> ConvCTCNet:
+    """As `any_net_of`, of the package's own kind; raises as `build_net`."""
+    return _with_weights(build_net(checkpoint.config, checkpoint.inventory), checkpoint)
+
+
+def _with_weights(net: Net, checkpoint: Checkpoint) -> Net:
     net.load_state_dict({name: torch.from_numpy(value) for name, value in checkpoint.weights.items()})
     return net
 
@@ -414,14 +443,15 @@ class TorchNet:
 
     def __init__(self, checkpoint: Checkpoint, device: str) -> None:
         self.config, self.device = checkpoint.config.features, torch.device(device)
-        self.net = net_of(checkpoint).eval().to(self.device)
+        self.classes = len(checkpoint.inventory.phones) + 1
+        self.net = any_net_of(checkpoint).eval().to(self.device)
         self.mean, self.std = (torch.from_numpy(each).to(self.device) for each in (checkpoint.mean, checkpoint.std))
 
     @torch.inference_mode()
     def __call__(self, centred: Rows, last: int | None = None, prior: Rows | None = None) -> Rows:
         """Return the logits of a recording, (n_output_frames, classes), of features after CMN, (n_frames, dims)."""
         if not len(centred):  # shorter than a window
-            return np.zeros((0, self.net.output.out_channels), np.float32)
+            return np.zeros((0, self.classes), np.float32)
         if self.device.type == "cuda":
             allow_tf32(False)  # torch allows it for convolutions, and a training in this process may have
         frames = torch.tensor([len(centred)], device=self.device)

@@ -1,12 +1,12 @@
-// Buttons that play the short sound that they hold.
+// Buttons that play the short sound that they hold, or that another holds.
 "use strict";
 
 const player = new Audio();
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-sound]");
+  const button = event.target.closest("[data-sound], [data-like]");
   if (button) {
-    player.src = button.dataset.sound;
+    player.src = (document.getElementById(button.dataset.like) ?? button).dataset.sound;
     player.play().catch(() => { document.querySelector(".unplayable").hidden = false; });
   }
 });

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.core.errors import InputError, with_extra
+from speechctc.core.errors import InputError, plural, with_extra
 from speechctc.ctc.cache import without
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 def tidy(axes: Any, title: str = "", xlabel: str = "", ylabel: str = "") -> None:
     """Label axes and remove the lines that say nothing."""
-    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_title(title, fontsize=10, loc="left", parse_math=False)
     axes.set_xlabel(xlabel, fontsize=9)
     axes.set_ylabel(ylabel, fontsize=9)
     axes.tick_params(labelsize=8)
@@ -295,12 +295,82 @@ def draw_saliency(features: Array, weight: Array, phone: str, at: float, seconds
 
 
 Row = Mapping[str, Any]
-MAX_SPEAKERS = 7  # that have a colour of their own
+MAX_SPEAKERS = 7  # that have a colour and a chart of their own
 MAX_BARS = 60  # phones whose durations are shown, the most frequent
+# Of vowels, the most frequent first: Okabe and Ito's, then Paul Tol's muted ones; more begin again.
+VOWEL_COLOURS = (
+    *COLOURS,
+    *("#882255", "#117733", "#332288", "#999933", "#aa4499", "#44aa99", "#661100", "#6699cc", "#888888"),
+)
+LEAST_TOKENS = 5  # of a vowel, for an ellipse, and to tell outliers
+FAR_OUT = 3.0  # interquartile ranges beyond the quartiles, from which a token is an outlier (Tukey, 1977)
+RADIUS = float(np.sqrt(-2 * np.log(1 - 0.95)))  # in standard deviations, of 95 % of a normal distribution of two
 
 
-def draw_measures(rows: Sequence[Row], vowels: Collection[str], form: str) -> bytes:
-    """Draw a vowel chart and durations, by speaker.
+class VowelPlace(NamedTuple):
+    """Where the tokens of a vowel are, as (F2, F1).
+
+    Attributes
+    ----------
+    tokens, outliers : ndarray, shape = (n, 2)
+        Those that count, and those far from the others, in which a formant was probably missed.
+    mean : ndarray, shape = (2,)
+        Of `tokens`; not a number without any.
+    axes : ndarray of shape = (2, 2), optional
+        The semi-axes of the ellipse with 95 % of a normal distribution with their mean and covariance, one a row; None
+        where they are fewer than `LEAST_TOKENS`.
+    """
+
+    tokens: Array
+    outliers: Array
+    mean: Array
+    axes: Array | None
+
+    def ellipse(self) -> Array:
+        """Return points of the ellipse, (n, 2); none without one."""
+        if self.axes is None:
+            return np.zeros((0, 2))
+        angle = np.linspace(0, 2 * np.pi, 101)
+        return np.asarray(self.mean + np.stack([np.cos(angle), np.sin(angle)], 1) @ self.axes)
+
+
+def bark(hertz: Array) -> Array:
+    """Return frequencies in Bark, as H. Traunmueller, JASA 88, 1990, equation 6: 26.81 f / (1960 + f) - 0.53."""
+    return np.asarray(26.81 * hertz / (1960.0 + hertz) - 0.53)
+
+
+def vowel_places(rows: Iterable[Row], vowels: Collection[str], in_bark: bool = False) -> dict[str, VowelPlace]:
+    """Return where vowels are at their middle, in Hz or Bark; tokens without F1 or F2 are left out."""
+    places: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in rows:
+        if row["phone"] in vowels and row["f1_mid"] is not None and row["f2_mid"] is not None:
+            places[row["phone"]].append((row["f2_mid"], row["f1_mid"]))
+    scaled = {phone: bark(np.array(each)) if in_bark else np.array(each) for phone, each in places.items()}
+    fence = _fence(np.concatenate([np.zeros((0, 2)), *scaled.values()]))
+    return {phone: _place(tokens, fence) for phone, tokens in scaled.items()}
+
+
+def _place(tokens: Array, fence: Array) -> VowelPlace:
+    """Return the place of a vowel whose tokens lie in a fence, which is that of all vowels together."""
+    low, high = np.maximum(fence[0], (own := _fence(tokens))[0]), np.minimum(fence[1], own[1])
+    kept = ((tokens >= low) & (tokens <= high)).all(1)
+    inside, axes = tokens[kept], None
+    if len(inside) >= LEAST_TOKENS:
+        variances, directions = np.linalg.eigh(np.cov(inside.T))
+        axes = (RADIUS * np.sqrt(np.maximum(variances, 0)) * directions).T
+    return VowelPlace(inside, tokens[~kept], inside.mean(0) if len(inside) else np.full(2, np.nan), axes)
+
+
+def _fence(tokens: Array) -> Array:
+    """Return the least and the largest F2 and F1 of tokens that are no outliers, shape = (2, 2)."""
+    if len(tokens) < LEAST_TOKENS:
+        return np.array([[-np.inf] * 2, [np.inf] * 2])
+    low, high = np.percentile(tokens, (25, 75), axis=0)
+    return np.stack([low - FAR_OUT * (high - low), high + FAR_OUT * (high - low)])
+
+
+def draw_measures(rows: Sequence[Row], vowels: Collection[str], form: str, in_bark: bool = False) -> bytes:
+    """Draw a vowel chart of each speaker and durations, by speaker.
 
     Parameters
     ----------
@@ -310,44 +380,71 @@ def draw_measures(rows: Sequence[Row], vowels: Collection[str], form: str) -> by
         The labels of vowels.
     form : str
         ``"png"``, ``"svg"`` or ``"pdf"``.
+    in_bark : bool
+        The chart is in Bark, not in Hz.
 
     Raises
     ------
     InputError
         matplotlib is not installed.
     """
+    return encode_figure(measures_figure(rows, vowels, in_bark), form, "vowels and durations of phones")
+
+
+def measures_figure(rows: Sequence[Row], vowels: Collection[str], in_bark: bool = False) -> Figure:
+    """Return the figure of `draw_measures`: charts, all with the same axes, and below them the durations."""
     speakers = list(dict.fromkeys(row["speaker"] for row in rows))
     groups = speakers if len(speakers) <= MAX_SPEAKERS else ["all speakers"]
-    colour = dict(zip(groups, COLOURS, strict=False))
-    figure = new_figure(9.0, 10.0)
-    chart, bars = figure.subplots(2, 1, height_ratios=(3, 2))
-    for group in groups:
-        own = [row for row in rows if group == "all speakers" or row["speaker"] == group]
-        _chart(chart, [row for row in own if row["phone"] in vowels], group, colour[group])
-    chart.invert_xaxis()
-    chart.invert_yaxis()
-    tidy(chart, "vowels at their middle: points, and the median of each", "F2, Hz", "F1, Hz")
-    if len(groups) > 1 and chart.has_data():
-        for text in chart.legend(fontsize=8, frameon=False).get_texts():
-            text.set_parse_math(False)
-    _durations(bars, rows, groups, colour)
-    return encode_figure(figure, form, "vowels and durations of phones")
+    own = {group: [row for row in rows if group == "all speakers" or row["speaker"] == group] for group in groups}
+    places = {group: vowel_places(own[group], vowels, in_bark) for group in groups}
+    wide = min(len(groups), 2 if len(groups) < 5 else 3)
+    high = -(-len(groups) // wide)
+    figure = new_figure(9.0 if wide < 3 else 12.0, (6.0 if wide == 1 else 4.2) * high + 4.0)
+    parts: Any = figure.subfigures(2, 1, height_ratios=((6.0 if wide == 1 else 4.2) * high, 4.0))
+    upper, lower = parts
+    charts = upper.subplots(high, wide, squeeze=False, sharex=True, sharey=True).flatten()
+    counts = Counter(row["phone"] for row in rows if row["phone"] in vowels)
+    colours = {phone: VOWEL_COLOURS[k % len(VOWEL_COLOURS)] for k, (phone, _) in enumerate(counts.most_common())}
+    for group, chart in zip(groups, charts, strict=False):
+        _chart(chart, places[group], colours)
+        name = group or "speaker not known"
+        outside = sum(len(each.outliers) for each in places[group].values())
+        tidy(chart, f"{name}: {plural(outside, 'outlier')} not counted" if outside else name)
+        chart.tick_params(labelbottom=True)
+    for chart in charts[len(groups) :]:
+        chart.set_axis_off()
+    _set_axes(charts[0], [place for each in places.values() for place in each.values()])
+    unit = "Bark" if in_bark else "Hz"
+    upper.supxlabel(f"F2, {unit}", fontsize=9)
+    upper.supylabel(f"F1, {unit}", fontsize=9)
+    what = f"vowels at their middle: tokens, mean, and ellipse of 95 % ({LEAST_TOKENS} tokens or more)"
+    upper.suptitle(what, fontsize=10, x=0.01, ha="left")
+    _durations(lower.subplots(), rows, groups, dict(zip(groups, COLOURS, strict=False)))
+    return figure
 
 
-def _chart(axes: Any, rows: Sequence[Row], name: str, colour: str) -> None:
+def _chart(axes: Any, places: Mapping[str, VowelPlace], colours: Mapping[str, str]) -> None:
     """Draw the vowels of a speaker."""
-    places: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for row in rows:
-        if row["f1_mid"] is not None and row["f2_mid"] is not None:
-            places[row["phone"]].append((row["f2_mid"], row["f1_mid"]))
-    if not places:
-        return
-    every = np.array([place for each in places.values() for place in each])
-    axes.scatter(*every.T, s=6, alpha=0.3, color=colour, linewidths=0, label=name or "speaker not known")
-    for phone, each in places.items():
-        x, y = np.median(each, axis=0)
-        look = {"color": colour, "ha": "center", "va": "center", "fontsize": 12, "fontweight": "bold"}
-        axes.text(x, y, phone, parse_math=False, **look)  # a pair of $ is no formula
+    for phone, place in places.items():
+        colour = colours[phone]
+        axes.scatter(*place.tokens.T, s=6, alpha=0.35, color=colour, linewidths=0)
+        axes.scatter(*place.outliers.T, s=14, alpha=0.6, color=colour, marker="x", linewidths=0.8)
+        axes.plot(*place.ellipse().T, color=colour, linewidth=1.2)
+    for phone, place in ((phone, place) for phone, place in places.items() if len(place.tokens)):  # over all tokens
+        look = {"color": colours[phone], "ha": "center", "va": "center", "fontsize": 12, "fontweight": "bold"}
+        axes.text(*place.mean, phone, parse_math=False, clip_on=True, **look)  # a pair of $ is no formula
+
+
+def _set_axes(axes: Any, places: Sequence[VowelPlace]) -> None:
+    """Let the axes run as on the chart of the IPA, around all tokens and ellipses but outliers."""
+    shown = np.concatenate([np.zeros((0, 2)), *(part for each in places for part in (each.tokens, each.ellipse()))])
+    if len(shown):
+        low, high = shown.min(0), shown.max(0)
+        margin = np.maximum(0.05 * (high - low), 0.02 * high)
+        (left, lower), (right, upper) = (low - margin).tolist(), (high + margin).tolist()
+        axes.set(xlim=(left, right), ylim=(lower, upper))
+    axes.invert_xaxis()
+    axes.invert_yaxis()
 
 
 def _durations(axes: Any, rows: Sequence[Row], groups: Sequence[str], colour: Mapping[str, str]) -> None:
@@ -367,6 +464,10 @@ def _durations(axes: Any, rows: Sequence[Row], groups: Sequence[str], colour: Ma
         if there:
             x, (low, middle, high) = [place for place, _ in there], np.array([each for _, each in there]).T
             reach = [(middle - low).tolist(), (high - middle).tolist()]
-            axes.errorbar(x, middle, reach, fmt="o", ms=3, lw=1, color=colour[group])
+            name = group or "speaker not known"
+            axes.errorbar(x, middle, reach, fmt="o", ms=3, lw=1, color=colour[group], label=name)
+    if len(groups) > 1 and axes.has_data():
+        for text in axes.legend(fontsize=8, frameon=False).get_texts():
+            text.set_parse_math(False)
     axes.set_xticks(range(len(phones)), phones, fontsize=8, parse_math=False)
     tidy(axes, "duration: median and quartiles", "", "ms")

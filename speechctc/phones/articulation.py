@@ -6,7 +6,9 @@ International Phonetic Association (2020), which ``tables.yaml`` copies.
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,12 +19,15 @@ from speechctc.phones.inventory import CMU39, EQUIVALENTS, SILENCES, TABLES, TIE
 _PLACES = TABLES["places"].split()
 _APPROXIMATIONS = pairs(TABLES["approximations"])
 _STRESS = "ˈˌ'."
+_APOSTROPHES = "'’ʹ"  # before a letter they are stress, after it an ejective
+_CORONAL = (3, 6)  # places from alveolar to palatal, in which an affricate has its closure where it is released
 _MANNERS = {  # closeness, and what else it is
     name: (int(about[0]), dict.fromkeys(about[1:].split(), True)) for name, about in TABLES["manners"].items()
 }
 _MANNER_TERMS = {"sibilant": "fricative", "lateral-fr": "lateral fricative"} | dict.fromkeys(
     ("glide", "rhotic"), "approximant"
 )
+PLOSIVE, FRICATIVE = _MANNERS["plosive"][0], _MANNERS["fricative"][0]
 # The manners of `describe`, from the most closed to the most open, then other airstreams.
 MANNERS = tuple(TABLES["described"].split(", "))
 PLACES = (*_PLACES[:7], "labial-palatal", "labial-velar", *_PLACES[7:])
@@ -58,6 +63,7 @@ class PhoneFeatures:
 
 
 _WEIGHTS = {"voiced": 1.0, "rounded": 0.7, "nasal": 1.5, "lateral": 1.5, "rhotic": 1.2, "sibilant": 1.2, "other": 0.7}
+NEARLY = 0.5  # farther than the nearest phone, to take one that no other phone of a list is heard as
 FAR = 6.0  # the distance from which a phone is no useful start for training another
 
 
@@ -126,6 +132,36 @@ def plain(label: str) -> str:
     return "".join(notation.get(letter, letter) for letter in letters if letter not in _STRESS + TIES)
 
 
+def _one_spelling() -> dict[str, str]:
+    """Return the signs that are read as others: look-alikes that are of no alphabet's words, and apostrophes."""
+    found = {sign: to for sign, to in pairs(TABLES["look_alikes"]).items() if to not in _APOSTROPHES}
+    shapes = {sign: to for sign, to in found.items() if not (sign.isascii() or "CYRILLIC" in unicodedata.name(sign))}
+    return shapes | dict.fromkeys(_APOSTROPHES, "ʼ") | dict.fromkeys(TABLES["invisible"], "") | {"\u0331": "\u0320"}
+
+
+_ONE_SPELLING = str.maketrans(_one_spelling())
+_TRADITIONS = {unicodedata.normalize("NFD", sign): to for sign, to in pairs(TABLES["traditions"]).items()}
+_PALATALISED = pairs(TABLES["palatalised"])
+_NEAREST = pairs(TABLES["nearest"])
+_ACCOMPANIED = re.compile("^[kgɡŋqɢɴ](?=[ʘǀǁǃǂ])")
+_CLOSURE = re.compile("([tʈc]|[dɖɟ])[\u032a\u033a\u033b\u031f\u0320]*(?=[szʃʒʂʐɕʑ])")
+
+
+@lru_cache(maxsize=4096)
+def spelling(label: str) -> str:
+    """Return an IPA label in one spelling, which is the same for labels that are meant as one phone.
+
+    It is that of `plain`, and look-alikes (Greek ``ε``) and symbols of other traditions (``š``) are those of IPA, an
+    apostrophe after a letter is an ejective, and the closure of an affricate has no place of its own: that of ``tʂ``
+    is retroflex as in ``ʈʂ``, that of ``t̠ʃ`` postalveolar as in ``tʃ``.
+    """
+    letters = unicodedata.normalize("NFD", label)
+    letters = letters.lstrip(_STRESS + _APOSTROPHES) or letters
+    for sign, to in _TRADITIONS.items():
+        letters = letters.replace(sign, to)
+    return _CLOSURE.sub(lambda found: "t" if found[1] in "tʈc" else "d", plain(letters.translate(_ONE_SPELLING)))
+
+
 @lru_cache(maxsize=4096)
 def sounds_of(label: str) -> tuple[PhoneFeatures, ...]:
     """Return the first and the last sound of an IPA label; for most labels they are the same.
@@ -169,11 +205,19 @@ def distance(a: str, b: str, at_first: bool = False) -> float:
 
     Of a diphthong or an affricate both sounds count, or the first alone.
     """
-    first, second = sounds_of(a), sounds_of(b)
+    first, second = _released(sounds_of(a)), _released(sounds_of(b))
     if not first or not second:
         return float("inf")
     apart = [_apart(x, y) for x, y in zip(first, second, strict=True)]
     return apart[0] if at_first else sum(apart) / 2
+
+
+def _released(sounds: tuple[PhoneFeatures, ...]) -> tuple[PhoneFeatures, ...]:
+    """Return the sounds of a coronal affricate with its closure where it is released; others as they are."""
+    if not all(_CORONAL[0] <= each.place <= _CORONAL[1] and not each.lateral for each in sounds):
+        return sounds
+    is_affricate = [each.closeness for each in sounds] == [PLOSIVE, FRICATIVE]
+    return (replace(sounds[0], place=sounds[1].place), sounds[1]) if is_affricate else sounds
 
 
 def is_one_phone(label: str) -> bool:
@@ -230,6 +274,51 @@ def match_phones(phones: Sequence[str], known: Sequence[str]) -> dict[str, Match
     return {phone: match for phone, match in matches.items() if match is not None}
 
 
+def match_apart(phones: Sequence[str], known: Sequence[str]) -> dict[str, Match]:
+    """As `match_phones`, of phones that are to be told apart.
+
+    Where the nearest phone is that of another label of the list, another that no label has is taken, if it is the same
+    sound, as ``p`` for ``b̥``, or nearly as near to a letter that `known` lacks: of ``dʐ dʑ`` and a model with
+    ``dʑ dʒ``, ``dʐ`` is ``dʒ``.
+    """
+    matches = match_phones(phones, known)
+    arpabet, known_arpabet = is_arpabet(phones), is_arpabet(known)
+    ranked = {
+        phone: _ranked(phone, known, arpabet, known_arpabet)
+        for phone, match in matches.items()
+        if match.how == "nearness"
+    }
+    taken = {match.phone for phone, match in matches.items() if phone not in ranked}
+    for phone in sorted(ranked, key=lambda phone: ranked[phone][matches[phone].phone]):
+        nearest = matches[phone].phone
+        if nearest in taken:
+            within = 0.0 if _letters(phone) == _letters(nearest) else ranked[phone][nearest] + NEARLY
+            free = {other: far for other, far in ranked[phone].items() if other not in taken and far <= within}
+            palatal = _PALATALISED.get(spelling(phone))
+            other = palatal if palatal in ranked[phone].keys() - taken else min(free, key=free.__getitem__, default="")
+            matches[phone] = Match(other or nearest, "nearness")
+        taken.add(matches[phone].phone)
+    return matches
+
+
+def _ranked(phone: str, known: Sequence[str], arpabet: bool, known_arpabet: bool) -> dict[str, float]:
+    """Return the distances of the known phones, but of silences, from a phone."""
+    ours = _on_chart(ipa(phone, arpabet)[0])
+    others = {label: ipa(label, known_arpabet)[0] for label in known if label not in SILENCES}
+    return {label: distance(ours, _on_chart(symbol)) for label, symbol in others.items()}
+
+
+def _on_chart(label: str) -> str:
+    """Return a label with the symbols of the chart, if it has others; of a click with an accompaniment, the click."""
+    return _ACCOMPANIED.sub("", label if sounds_of(label) else spelling(label))
+
+
+@lru_cache(maxsize=4096)
+def _letters(label: str) -> str:
+    """Return the letters of a label, without its marks."""
+    return "".join(sign for sign in spelling(label) if unicodedata.category(sign) not in ("Mn", "Lm", "Sk"))
+
+
 def is_arpabet(phones: Sequence[str]) -> bool:
     """Return whether at least 80 % of the labels are ARPABET, and some of them have several letters.
 
@@ -248,14 +337,24 @@ def _match(phone: str, known: Sequence[str], arpabet: bool, known_arpabet: bool)
         return Match(silence, "table") if silence else None
     if (table := _by_table(phone, known, arpabet, known_arpabet)) is not None:
         return Match(table, "table")
-    ours = ipa(phone, arpabet)[0]
-    others = [label for label in known if label not in SILENCES]
-    near = min(others, key=lambda label: distance(ours, ipa(label, known_arpabet)[0]), default=None)
-    if near is not None and is_diphthong(ours) and not is_diphthong(ipa(near, known_arpabet)[0]):
-        near = min(others, key=lambda label: distance(ours, ipa(label, known_arpabet)[0], at_first=True))
-    if near is None or distance(ours, ipa(near, known_arpabet)[0]) >= FAR:
-        return None
-    return Match(near, "nearness")
+    apart = _ranked(phone, known, arpabet, known_arpabet)
+    ours = _on_chart(ipa(phone, arpabet)[0])
+    ours = _NEAREST.get(_letters(ours), ours)
+    symbols = {label: ipa(label, known_arpabet)[0] for label in apart}
+    of_letter = [label for label in apart if _letters(symbols[label]) == _letters(ours)]
+    others = [label for label in apart if not of_letter or _letters(symbols[label]) != spelling(symbols[label])]
+    near = min(
+        (*of_letter, *others), key=lambda label: (apart[label], _marks_apart(ours, symbols[label])), default=None
+    )
+    if near is not None and is_diphthong(ours) and not is_diphthong(symbols[near]):
+        near = min(apart, key=lambda label: distance(ours, symbols[label], at_first=True))
+    return Match(near, "nearness") if near is not None and apart[near] < FAR else None
+
+
+def _marks_apart(a: str, b: str) -> int:
+    """Return how many marks only one of two labels has."""
+    of = [Counter(spelling(label)) for label in (a, b)]
+    return ((of[0] - of[1]) + (of[1] - of[0])).total()
 
 
 def _by_table(phone: str, known: Sequence[str], arpabet: bool, known_arpabet: bool) -> str | None:
@@ -266,7 +365,8 @@ def _by_table(phone: str, known: Sequence[str], arpabet: bool, known_arpabet: bo
         others = (label, TIMIT_TO_39.get(label), _PARTS.get(label))
         return next((spelled[each] for each in others if each in spelled), None)
     if arpabet == known_arpabet and not arpabet:
-        return next((label for label in known if plain(label) == plain(phone)), None)
+        same = [label for label in known if spelling(label) == spelling(phone)]
+        return min(same, key=lambda label: plain(label) != plain(phone), default=None)
     ours = [plain(each) for each in ipa(phone, arpabet)]
     ranks = {label: _first_shared([plain(each) for each in ipa(label, known_arpabet)], ours) for label in known}
     shared = {label: rank for label, rank in ranks.items() if rank is not None}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from speechctc.core.errors import InputError, first_few
-from speechctc.phones.articulation import SOUNDS, ipa, is_arpabet, plain, sounds_of
+from speechctc.phones.articulation import SOUNDS, ipa, is_arpabet, plain, sounds_of, spelling
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT61, nfc, spelling_key
 from speechctc.phones.label_map import read_map
 
@@ -100,6 +100,19 @@ def xsampa_in_ipa(labels: Iterable[str]) -> dict[str, str]:
     found = {label: from_xsampa(label) or "" for label in own}
     are_read = all(label.isascii() and _is_short(found[label]) for label in own) and not is_arpabet(own)
     return found if are_read and not all(map(sounds_of, own)) else {}
+
+
+def are_other_ipa(labels: Iterable[str], phones: Sequence[str]) -> bool:
+    """Return whether labels are IPA or X-SAMPA, and some are none of a model's phones, which are ARPABET."""
+    own = {label for label in labels if label not in SILENCES}
+    lacking = [label for label in own if label.lower().rstrip("012") not in phones]
+    if not lacking or not is_arpabet(phones) or is_arpabet(list(own)):
+        return False
+    in_ipa = sum(sounds_of(spelling(label)) != () for label in lacking)
+    surely_not = sum(len(label) > 1 for label in own) - sum(len(label) > 1 for label in lacking)
+    return in_ipa > max(surely_not, len(lacking) / 2) or (
+        notation_of(list(own)) == "xsampa" and bool(xsampa_in_ipa(own))
+    )
 
 
 def unread_notation(labels: Iterable[str]) -> str:
@@ -205,13 +218,15 @@ def _written(phone: str, kind: Notation, to: str) -> str | None:
     if kind == to:
         return phone
     if kind == "arpabet":
-        spelling = ipa(phone, arpabet=True)[0]
-        sound = None if spelling == phone and len(phone) > 1 else spelling.replace("g", "ɡ")
+        usual = ipa(phone, arpabet=True)[0]
+        sound = None if usual == phone and len(phone) > 1 else usual.replace("g", "ɡ")
     else:
         sound = from_xsampa(phone) if kind == "xsampa" else phone
     if sound is None or to == "ipa":
         return sound
-    return to_xsampa(sound) if to == "xsampa" else _arpabet().get(plain(sound))
+    write = to_xsampa if to == "xsampa" else _arpabet().get
+    found = (write(spelled) for spelled in (sound if to == "xsampa" else plain(sound), spelling(sound)))
+    return next(filter(None, found), None)
 
 
 @cache

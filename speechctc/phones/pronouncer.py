@@ -283,6 +283,8 @@ class Pronouncer:
     phones : Inventory, optional
         The phone set to write in. None: CMU's, where the dictionary is in ARPABET; else the dictionary's phones and
         those of eSpeak NG in IPA are one set.
+    only_ipa : bool
+        Without a dictionary and a language, words in IPA are read, and others have no pronunciation.
 
     Attributes
     ----------
@@ -301,8 +303,10 @@ class Pronouncer:
         does not speak the language.
     """
 
-    def __init__(self, dictionary: Path | None, language: str | None, phones: Inventory | None = None) -> None:
-        if dictionary is None and language is None:
+    def __init__(
+        self, dictionary: Path | None, language: str | None, phones: Inventory | None = None, only_ipa: bool = False
+    ) -> None:
+        if dictionary is None and language is None and not only_ipa:
             what = "words need a dictionary or a language"
             raise InputError(what, "set corpus.dictionary, or corpus.language (English: en-us, Welsh: cy, ...)")
         self._instead = ""
@@ -329,7 +333,7 @@ class Pronouncer:
 
     def detect_ipa(self, texts: Iterable[str]) -> None:
         """Look at the texts that will be read, whether their words are in IPA."""
-        words = {_bare(token) for text in texts for token in text.split() if _is_word(token)}
+        words = _words(texts)
         self.is_for_ipa = are_ipa_words(words)
         self._unsure = set() if self._dictionary or len(words) > MAX_UNSURE else words
 
@@ -455,8 +459,7 @@ class Pronouncer:
     def _in_ipa(self, token: str) -> Word | None:
         """Return a word in IPA, its symbols as its pronunciation; None for other words."""
         name = _bare(token)
-        is_sure = self.is_for_ipa or is_surely_ipa(name) or name[:1] == name[-1:] == "/"
-        if name not in self._ipa and is_sure and (symbols := symbols_of_word(name)):
+        if name not in self._ipa and (self.is_for_ipa or _is_marked_ipa(name)) and (symbols := symbols_of_word(name)):
             symbols = _joined(symbols) if self._base == "en" else symbols
             self.native.update(symbols)
             self._ipa[name] = Word(name, tuple(filter(None, [self._spoken.map(symbols)])))
@@ -518,6 +521,21 @@ class Pronouncer:
             self._spoken.map(each) if each and self._reader.can_read(token, read_in) else None
             for token, each, read_in in zip(tokens, phones, languages, strict=True)
         ]
+
+
+def are_texts_in_ipa(texts: Iterable[str]) -> bool:
+    """Return whether the words of texts are in IPA: by `are_ipa_words`, or each surely is or stands between slashes."""
+    words = _words(texts)
+    return bool(words) and (are_ipa_words(words) or all(map(_is_marked_ipa, words)))
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    """Return the words of texts, without the punctuation around them."""
+    return {_bare(token) for text in texts for token in text.split() if _is_word(token)}
+
+
+def _is_marked_ipa(word: str) -> bool:
+    return is_surely_ipa(word) or (word[:1] == word[-1:] == "/" and symbols_of_word(word) != ())
 
 
 def _bare(token: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording
+from speechctc.audio.tracks import preferred
 from speechctc.core.errors import InputError, counted_alike, first_few
 from speechctc.core.parallel import attempt, check_time, each_within, map_in_threads
 from speechctc.core.progress import Reporter
@@ -35,11 +37,11 @@ from speechctc.inference.segmenter import WHOLE
 from speechctc.inference.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
 from speechctc.phones.articulation import is_arpabet, sounds_of
 from speechctc.phones.espeak import Reader
-from speechctc.phones.inventory import SILENCES, Inventory
+from speechctc.phones.inventory import CMU39, SILENCES, Inventory
 from speechctc.phones.label_rules import may_be_phone
-from speechctc.phones.nonspeech import ANY
-from speechctc.phones.notations import notation_of, xsampa_in_ipa
-from speechctc.phones.pronouncer import Pronouncer, check_length
+from speechctc.phones.nonspeech import ANY, kind_of_phone
+from speechctc.phones.notations import are_other_ipa, notation_of, xsampa_in_ipa
+from speechctc.phones.pronouncer import Pronouncer, are_texts_in_ipa, check_length
 
 PhrasesOrError = tuple[Phrase, ...] | InputError  # a transcript to place, or the reason why there is none
 EXAMPLES = 8  # words without a pronunciation, to be named
@@ -91,6 +93,7 @@ def choose_placing(
     misfits: bool,
     silence: str | None,
     keep: bool = True,
+    only_ipa: bool = False,
 ) -> Placing:
     """Return how to place transcripts of phones or words.
 
@@ -109,6 +112,8 @@ def choose_placing(
     keep : bool
         Keep the labels of the dictionary and of eSpeak NG, which are heard as phones of the model; False: write those.
         English of eSpeak NG is always written in ARPABET for a model of ARPABET.
+    only_ipa : bool
+        The words are in IPA, and need neither a dictionary nor a language.
 
     Raises
     ------
@@ -117,9 +122,11 @@ def choose_placing(
     """
     if labels == "phones" and (dictionary or language):
         raise InputError("--dictionary and --language read words, and there are none", "give the words with --words")
-    if labels == "words" and not (dictionary or language):
+    if labels == "words" and not (dictionary or language or only_ipa):
         fix = "give --language en-us or another, --dictionary FILE, or a table with the language of each row"
-        raise InputError("--words needs pronunciations", fix)
+        raise InputError(
+            "--words needs pronunciations", f"{fix}; IPA needs none, between slashes if it may be spelling"
+        )
     words = labels == "words"
     found = [phone for phone in inventory.phones if phone in SILENCES] if words else []
     silences = tuple(found if silence is None else silence.split())
@@ -128,14 +135,23 @@ def choose_placing(
     if not words:
         own = inventory.phones
         return Placing(None, None if is_arpabet(own) else Hearing(inventory, own), misfits, silences)
-    pronouncer, hearing = Pronouncer(dictionary, language), None
+    pronouncer, hearing = Pronouncer(dictionary, language, only_ipa=only_ipa), None
     if not keep or (pronouncer.is_english and is_arpabet(inventory.phones)):
-        pronouncer = Pronouncer(dictionary, language, inventory)
+        pronouncer = Pronouncer(dictionary, language, inventory, only_ipa)
     else:
         pronouncer.check(inventory)
         hearing = Hearing(inventory, pronouncer.labels)
     again = partial(choose_placing, inventory, labels, dictionary, misfits=misfits, silence=silence, keep=keep)
     return Placing(pronouncer, hearing, misfits, silences, in_language=again)
+
+
+def in_ipa(tasks: Sequence[Task], labels: Labels) -> bool:
+    """Return whether transcripts are in IPA: words that need no language, or phones that `english` does not have."""
+    texts = _texts(tasks)
+    if labels == "words":
+        return are_texts_in_ipa(texts)
+    found = {label for text in texts for label in re.split(r"[\s()|]+", text)} - {ANY, ""}
+    return are_other_ipa({label for label in found if kind_of_phone(label) is None}, CMU39)
 
 
 def in_own_languages(tasks: Sequence[Task], chosen: str | None, reporter: Reporter) -> tuple[str | None, list[Task]]:
@@ -181,7 +197,7 @@ def align(
         The output cannot hold the results, or files that a person made or changed would be replaced.
     """
     placing = placing or Placing()
-    recordings = [task.recording._replace(channel=task.recording.channel or work.channel) for task in tasks]
+    recordings = [task.recording._replace(channel=preferred(task.recording.channel, work.channel)) for task in tasks]
     tasks = [task._replace(recording=recording) for task, recording in zip(tasks, recordings, strict=True)]
     transcripts = {task.recording: task.transcript for task in tasks}
     options = check_out(recordings, options, lambda each: _digest(transcripts[each]))
@@ -331,7 +347,10 @@ def _read(text: str, pronouncer: Pronouncer, placing: Placing) -> list[Unit]:
         words = [word._replace(pronunciations=readings) for word, readings in zip(words, known, strict=True)]
     if unknown := sorted({word.text for word in words if not word.pronunciations}):
         named = ", ".join(unknown[:EXAMPLES]) + (" and others" if len(unknown) > EXAMPLES else "")
-        raise InputError(f"no pronunciation for {named}", "add them to the dictionary, or write * in their place")
+        fix = "add them to the dictionary, or write * in their place"
+        if not (pronouncer.has_dictionary or pronouncer.language):
+            fix = "give --language, or IPA between slashes (/kata/)"
+        raise InputError(f"no pronunciation for {named}", fix)
     return [Unit(word.text, word.pronunciations[:most]) for word in words]
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording, name_of, speaker_of
+from speechctc.audio.tracks import Channel, chosen
 from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_extra
 from speechctc.core.files import MOST_RESULTS, read_json
@@ -25,6 +26,7 @@ from speechctc.inference.output import OutputOptions
 from speechctc.inference.segmenter import OMITTED
 from speechctc.pages.page import data_url, render_page
 from speechctc.pages.timeline import MEDIA_TYPE, ogg_opus
+from speechctc.phones.articulation import ipa, is_arpabet
 from speechctc.phones.inventory import nfc
 
 SCORES, INDEX, SHEET = "scores", "index", "sounds"  # names in the folder: of a folder, a page, and tables
@@ -35,6 +37,16 @@ FEW = 3  # a sound that was said less often is in the second table
 MIN_RECORDINGS = 5  # with fewer, intervals are over words
 DRAWS = 4000  # of Student's t
 LEVEL = 0.05
+WORST, PRACTISED = 5, 3  # sounds that the page of all, and that of a speaker, begins with
+MOST = 3  # of what was said instead, for those
+WEAK, POOR = 0.5, 0.2  # scores below which a sound is worth practice, and below which it is marked
+# A word with each phone of ARPABET, for those who do not read phonetic signs.
+KEY_WORDS = dict(
+    aa="father", ae="cat", ah="cup", ao="law", aw="house", ay="five", b="book", ch="cheese", d="day", dh="this",
+    eh="bed", er="bird", ey="face", f="fish", g="good", hh="hat", ih="ship", iy="sheep", jh="judge", k="key", l="leaf",
+    m="man", n="nose", ng="sing", ow="boat", oy="boy", p="pen", r="red", s="sun", sh="shoe", t="tea", th="think",
+    uh="foot", uw="moon", v="very", w="wet", y="yes", z="zoo", zh="measure",
+)  # fmt: skip
 NOTHING = "nothing"  # was said instead: in CSV, a field that begins with - gets an apostrophe
 METHOD = (
     f"Intervals hold 95 %, by Student's t: over recordings where a sound is in {MIN_RECORDINGS} or more (of both"
@@ -58,7 +70,7 @@ class Said(NamedTuple):
 
     speaker: str
     file: str
-    channel: int | None
+    channel: Channel | None
     phone: str
     score: float
     instead: str
@@ -91,7 +103,15 @@ class Sound(NamedTuple):
     @property
     def instead(self) -> str:
         """What was said instead, most often first, with how often."""
-        counts = Counter(each.instead for each in self.said if each.instead).most_common()
+        return self._instead(None)
+
+    @property
+    def mostly_instead(self) -> str:
+        """As `instead`, what was said most often alone."""
+        return self._instead(MOST)
+
+    def _instead(self, most: int | None) -> str:
+        counts = Counter(each.instead for each in self.said if each.instead).most_common(most)
         return ", ".join(f"{text} {count}" for text, count in counts)
 
     @property
@@ -165,8 +185,9 @@ def _said(result: dict[str, Any]) -> Iterator[Said]:
         best: Any = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
         instead = best["phones"] if best["probability"] > segment["probability"] else ""
         counts[number, phone] += 1
+        sound = chosen(result.get("track"), result.get("channel"))
         yield Said(
-            result["speaker"], result["file"], result.get("channel"), phone, segment["score"],
+            result["speaker"], result["file"], sound, phone, segment["score"],
             NOTHING if instead == OMITTED else instead, word, found["start"], found["end"],
             f"{text} {number} {phone} {counts[number, phone]}",
         )  # fmt: skip
@@ -439,18 +460,55 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
     speakers = speakers_of(now, before, pages)
     values = {"about": " ".join(sorted(now.about)), "method": METHOD, "has_before": before is not None, "few": FEW}
     values["remarks"] = now.remarks
+    phones = sorted({sound.phone for each in speakers for sound in each.sounds})
+    named = names_of(phones)
+    values |= {"speakers": speakers, "index": INDEX, "weak": WEAK}
     for each in speakers:
         remarks = [remark for remark in now.remarks if remark.speaker == each.name]
-        own = values | {"speaker": each, "clips": clips(each), "remarks": remarks}
+        own = values | of_speaker(each, named) | {"clips": clips(each), "remarks": remarks}
         page = render_page("speaker.html", f"How {each.name} said each sound", own, ["speaker.css"], ["clips.js"])
         written.write_text(folder / f"{each.page}.html", page, overwrite)
-    phones = sorted({sound.phone for each in speakers for sound in each.sounds})
-    table = [(each, {sound.phone: sound for sound in each.sounds}) for each in speakers]
-    values |= {"table": table, "phones": phones}
-    page = render_page("speakers.html", "Speakers and sounds", values, ["speaker.css"])
+    values |= of_class(now.said, speakers, phones, named)
+    page = render_page("speakers.html", "Learners and sounds", values, ["speaker.css"], ["class.js"])
     written.write_text(folder / f"{INDEX}.html", page, overwrite)
     about = [f"{values['about']} {METHOD}", *(each.text for each in now.remarks)]
     return _write_sheets(folder, speakers, phones, before is not None, about, overwrite)
+
+
+def names_of(phones: Sequence[str]) -> dict[str, str]:
+    """Return what a page calls each phone: a label of ARPABET with its IPA."""
+    if not is_arpabet(phones):
+        return {phone: phone for phone in phones}
+    return {phone: f"{phone} [{ipa(phone, True)[0]}]" for phone in phones}
+
+
+def of_speaker(speaker: Speaker, named: dict[str, str]) -> dict[str, Any]:
+    """Return what the page of a speaker shows: the sounds to work on, those said often, and those said seldom."""
+    often, seldom = ([each for each in speaker.sounds if each.is_often == kind] for kind in (True, False))
+    practise = [
+        {"named": named[sound.phone], "key_word": KEY_WORDS.get(sound.phone, ""), "sound": sound}
+        for sound in often[:PRACTISED]
+        if sound.score < WEAK
+    ]
+    return {"speaker": speaker, "often": often, "seldom": seldom, "practise": practise}
+
+
+def of_class(
+    said: Sequence[Said], speakers: Sequence[Speaker], phones: Sequence[str], named: dict[str, str]
+) -> dict[str, Any]:
+    """Return what the page of all speakers shows: each sound of all, the lowest score first, and the weakest ones."""
+    groups = defaultdict[str, list[Said]](list)
+    for each in said:
+        groups[each.phone].append(each)
+    sounds = sorted((sound_of(phone, groups[phone]) for phone in phones), key=lambda sound: sound.score)
+    found = {each.name: {sound.phone: sound for sound in each.sounds} for each in speakers}
+    rows: list[dict[str, Any]] = []
+    for sound in sounds:
+        own = [found[each.name].get(sound.phone) for each in speakers]
+        below = [speakers[k] for k, each in enumerate(own) if each and each.is_often and each.score < POOR]
+        rows.append({"named": named[sound.phone], "sound": sound, "found": own, "below": below})
+    worst = [row for row in rows if row["sound"].is_often][:WORST]
+    return {"phones": rows, "worst": worst}
 
 
 def clips(speaker: Speaker) -> dict[Said, str]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
+from speechctc.audio.tracks import number_of, track_of
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.parallel import map_in_threads
@@ -37,7 +38,9 @@ from speechctc.stages.split_scoring import sound_of, times_of_labels
 
 Classes = Sequence[int]
 
-COLUMNS = "rank id split speaker audio channel gain per_phone start end labels_there heard_there labels heard".split()
+COLUMNS = (
+    "rank id split speaker audio track channel gain per_phone start end labels_there heard_there labels heard".split()
+)
 SHOWN = 6  # phones of a place, in the lines for people
 AROUND = 0.15  # s; shown before and after a place where something is missing
 
@@ -199,7 +202,8 @@ class Suspect:
         times = (self.begin + start, self.begin + end)
         numbers = (f"{value:.3f}" for value in (self.gain, self.doubt.per_phone, *times))
         phones = " ".join(segment.phone for segment in self.heard)
-        known = (str(rank), one.id, self.split, one.speaker, str(one.audio), str(one.channel or ""))
+        sound = (str(one.audio), *(str(each or "") for each in (track_of(one.channel), number_of(one.channel))))
+        known = (str(rank), one.id, self.split, one.speaker, *sound)
         return [*known, *numbers, said, heard, " ".join(one.phones), phones]
 
 

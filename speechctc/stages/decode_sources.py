@@ -11,9 +11,10 @@ from typing import Any
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording
+from speechctc.audio.tracks import Channel
 from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.dispatch import ClusterRun, NotHere
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.parallel import Result, WorkerEnded, map_in_threads, shared_among, threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.transcripts import (
@@ -46,7 +47,8 @@ def inside(
         found: Sequence[TranscriptOrError] = [read_transcript(place, recordings[0].path, choice)]
     else:
         found = read_in(place, recordings, choice) if place else read_sidecars(recordings, choice)
-    reporter.warn(*dict.fromkeys(each.note for each in found if isinstance(each, Transcript) and each.note))
+    notes = [(each.file or Path(), each.note) for each in found if isinstance(each, Transcript) and each.note]
+    reporter.warn(*counted_alike([*dict.fromkeys(notes)], with_numbers=True))
     there = map(Task, recordings, found)
     return nullcontext(map_in_threads(partial(_inside, recogniser, work, tier), there, work.jobs))
 
@@ -105,7 +107,7 @@ def worked_on(
         raise InputError(f"{address}: the scheduler is gone", fix) from None
 
 
-def _decode(alternatives: int, channel: int | None, recogniser: Decoder, path: Path, given: Path) -> Recognition:
+def _decode(alternatives: int, channel: Channel | None, recogniser: Decoder, path: Path, given: Path) -> Recognition:
     return replace(recogniser.decode(path, alternatives=alternatives, channel=channel), file=str(given))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import statistics
 from collections import Counter, defaultdict
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.audio.sound_file import COPIED_AS_TEXT, channels_differ, open_sound
+from speechctc.audio.tracks import Channel, number_of
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, counted, first_few, plural, with_extra
 from speechctc.core.parallel import cores, map_in_threads, threads
@@ -181,7 +183,7 @@ class Place(NamedTuple):
     """A recording, its channel, counted from 1 (None: the mean of all), and its stretch in seconds (None: all)."""
 
     path: Path
-    channel: int | None = None
+    channel: Channel | None = None
     stretch: tuple[float, float] | None = None
 
     @classmethod
@@ -221,8 +223,8 @@ class SoundAnalysis:
         Power above 4.2 kHz relative to all power, dB; 0 where the rate has no such frequencies.
     digest : str
         Equal for recordings with the same samples in 16 bits, in any format.
-    cut : str
-        By how much the file is shorter than its header says, in words; or ``""``.
+    remark : str
+        What is odd about how the file is read, in words (see `speechctc.audio.sound_file.remark`); or ``""``.
     differ : bool
         Whether its channels hold different sounds and are averaged.
     """
@@ -235,7 +237,7 @@ class SoundAnalysis:
     level_db: float = -np.inf
     high_db: float = 0.0
     digest: str = ""
-    cut: str = ""
+    remark: str = ""
     differ: bool = False
 
     @property
@@ -244,7 +246,9 @@ class SoundAnalysis:
         return self.samples / self.rate
 
 
-def analyse_sound(path: Path, channel: int | None = None, stretch: tuple[float, float] | None = None) -> SoundAnalysis:
+def analyse_sound(
+    path: Path, channel: Channel | None = None, stretch: tuple[float, float] | None = None
+) -> SoundAnalysis:
     """Measure a recording, or a stretch of it, block by block.
 
     Raises
@@ -254,7 +258,7 @@ def analyse_sound(path: Path, channel: int | None = None, stretch: tuple[float, 
     """
     digest = hashlib.blake2b(digest_size=16)
     total, loudest, power, high = 0.0, 0.0, 0.0, 0.0
-    with open_sound(path, stretch[0] if stretch else 0.0) as file:
+    with open_sound(path, stretch[0] if stretch else 0.0, channel) as file:
         heard = SoundAnalysis(int(file.samplerate), int(file.channels))
         for block in sound_file.segment_blocks(file, path, channel, stretch):
             heard.samples += len(block)
@@ -266,8 +270,8 @@ def analyse_sound(path: Path, channel: int | None = None, stretch: tuple[float, 
     heard.digest, heard.offset = digest.hexdigest(), total / heard.samples
     heard.level_db = 10 * float(np.log10(loudest)) if loudest else -np.inf
     heard.high_db = 10 * float(np.log10(max(high, 1e-30) / power)) if power and heard.rate > 2.5 * TELEPHONE else 0.0
-    heard.cut = sound_file.cut_short(path)
-    heard.differ = channel is None and heard.channels > 1 and channels_differ(path)
+    heard.remark = sound_file.remark(path, channel)
+    heard.differ = number_of(channel) is None and heard.channels > 1 and channels_differ(path, channel)
     return heard
 
 
@@ -308,6 +312,7 @@ QUIET_DB = -45.0  # dB of full scale; below, 16 bits leave few steps for soft so
 OFFSET = 0.03  # of full scale
 TELEPHONE_DB = -70.0  # of the whole power, above 4.2 kHz: less has been filtered away
 MAX_SECONDS = 60.0  # s
+TOLD = re.compile(f": cut short: |{COPIED_AS_TEXT}")  # remarks that are findings of their own
 
 
 class Sounds(NamedTuple):
@@ -322,8 +327,9 @@ def _is_clipped(sound: SoundAnalysis) -> bool:
 
 
 CHECKS: Mapping[str, Callable[[SoundAnalysis], str]] = {
-    "cut-short": lambda sound: sound.cut.partition(": cut short: ")[2],
-    "copied-as-text": lambda sound: sound.cut.partition(": ")[2] if COPIED_AS_TEXT in sound.cut else "",
+    "cut-short": lambda sound: sound.remark.partition(": cut short: ")[2],
+    "copied-as-text": lambda sound: sound.remark.partition(": ")[2] if COPIED_AS_TEXT in sound.remark else "",
+    "gaps": lambda sound: sound.remark.partition(": ")[2] if not TOLD.search(sound.remark) else "",
     "channels-differ": lambda sound: f"{sound.channels} channels" if sound.differ else "",
     "clipped": lambda sound: f"{100 * sound.clipped / sound.samples:.2g} % of samples" if _is_clipped(sound) else "",
     "silent": lambda sound: f"{sound.level_db:.0f} dB" if sound.level_db <= SILENT_DB else "",

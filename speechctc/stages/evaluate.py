@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import statistics
 from collections import defaultdict
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, columns, counted_alike, first_few, plural
 from speechctc.core.progress import Reporter
-from speechctc.corpora.corpus import Utterance
+from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import expected_calibration_error
 from speechctc.metrics.per import (
@@ -136,8 +137,12 @@ def evaluate(recogniser: Recogniser, split: str, overrides: Sequence[str], repor
     Raises
     ------
     InputError
-        The split is empty, or none of its recordings can be decoded.
+        There is no such split, it is empty, or none of its recordings can be decoded.
     """
+    if split not in SPLITS:
+        near = difflib.get_close_matches(str(split), SPLITS, 1)
+        meant = f"did you mean {near[0]}? else " if near else ""
+        raise InputError(f"there is no split {split!r:.40}", f"{meant}name train, dev or test")
     return score(recogniser, split, overrides, reporter)[1]
 
 

@@ -39,8 +39,9 @@ from speechctc.model.checkpoint import (
     load_checkpoint,
     read_checkpoint,
 )
+from speechctc.model.layers import is_own
 from speechctc.pages import timeline
-from speechctc.pages.page import bundled_script, render_page, render_text, text_of
+from speechctc.pages.page import HERE, bundled_script, render_page, render_text, text_of
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.pronouncer import Pronouncer
 from speechctc.stages.align import about_scores
@@ -59,6 +60,7 @@ WORDS_BYTES = 1_500_000
 PIECE = 2**18
 """Characters of a text in the page: for a long one WebKit takes the square of its length."""
 ACTIVATIONS = ("maxout", "relu", "prelu", "silu")  # those of net.js
+EXAMPLE = "example.flac"  # a sentence that eSpeak NG spoke, to try a page with
 _POLICY = {
     "script-src": "'strict-dynamic' 'wasm-unsafe-eval'",  # the page's script may start the recorder, and compiled code
     "worker-src": "blob:",
@@ -343,7 +345,8 @@ def page_text(recogniser: Recogniser, folder: Path, name: str, words: bytes = b"
         The model has something that the page lacks, or is too large for one.
     """
     config = recogniser.config
-    if config.model.activation not in ACTIVATIONS or type(extractor(config.features)) is not LogMel:
+    is_ours = not is_own(config.model) and config.model.activation in ACTIVATIONS
+    if not is_ours or type(extractor(config.features)) is not LogMel:
         raise InputError(f"{name}: its net or its features are not of a kind that the page has", "export it as ONNX")
     files = {key: folder / f"{file}.safetensors" for key, file in (("weights", "weights"), ("lm", "lm"))}
     if (size := sum(file.stat().st_size for file in files.values() if file.exists())) > MAX_BYTES:
@@ -353,6 +356,7 @@ def page_text(recogniser: Recogniser, folder: Path, name: str, words: bytes = b"
         ("model", _json(about_model(recogniser))),
         ("worker", _json(bundled_script("web/worker.js"))),
         ("recorder", _json(text_of("recorder.js"))),
+        ("example", base64.b64encode((HERE / "web" / EXAMPLE).read_bytes()).decode()),
         *((key, piece) for key, file in files.items() if file.exists() for piece in _pieces(file.read_bytes())),
         *(("words", piece) for piece in _pieces(words)),
     ]

@@ -18,7 +18,7 @@ from speechctc.core.errors import InputError, with_extra
 from speechctc.features.extractor import INT16_SCALE
 from speechctc.features.filterbank import net_input
 from speechctc.model.checkpoint import Checkpoint
-from speechctc.model.net import net_of
+from speechctc.model.net import any_net_of
 
 NEEDED = ("onnx", "onnxscript")
 EXAMPLE = (2, 61)  # utterances and frames that the exporter traces; the file accepts any numbers
@@ -34,7 +34,7 @@ class OnnxNet(nn.Module):
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         super().__init__()
-        self.config, self.net = checkpoint.config.features, net_of(checkpoint).eval()
+        self.config, self.net = checkpoint.config.features, any_net_of(checkpoint).eval()
         self.mean, self.std = (nn.Buffer(torch.from_numpy(each)) for each in (checkpoint.mean, checkpoint.std))
 
     def forward(self, features: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:

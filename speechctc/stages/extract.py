@@ -1,22 +1,22 @@
-"""Extract the features of a corpus into shards.
+"""Extract the features of a corpus: those that the store has not, and a table of the utterances of each split.
 
-A shard that exists and was made from the same recordings, labels and config is kept, so that an interrupted extraction
-continues where it stopped.
+What is made from the same bytes with the same settings is there already, whatever its id, labels and split are now. So
+an interrupted extraction continues where it stopped, and a corpus that has grown costs what is new in it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import time
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import When, as_decoded
 from speechctc.audio.sound_file import channels_differ
+from speechctc.audio.tracks import Track, track_of
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
 from speechctc.core.cluster import on_cluster, shared_recording
@@ -34,25 +35,28 @@ from speechctc.core.errors import InputError, counted, counted_alike, first_few,
 from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
-from speechctc.corpora.corpus import LANGUAGES_FILE, PHONES_FILE, SPLITS, Corpus, Utterance, write_languages
+from speechctc.corpora.corpus import PHONES_FILE, SPLITS, Corpus, Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import without_drafts
-from speechctc.features.extractor import extractor
+from speechctc.features.extractor import VALUES, extractor
 from speechctc.features.filterbank import Moments, static_features
-from speechctc.features.shards import (
-    OTHER_FOLDER,
-    Extracted,
+from speechctc.features.shards import Entry
+from speechctc.features.splits import (
+    STORE,
+    Place,
     Recipe,
-    Shard,
-    check_features,
-    count_phones,
-    read_shard,
-    shard_path,
-    write_shard,
+    Row,
+    SplitFeatures,
+    comparable,
+    read_split,
+    refuse_earlier,
+    write_table,
 )
+from speechctc.features.store import Digests, Old, Store, entry_key, settings_of, sound_of
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.pronouncer import word_key
 from speechctc.stages.doctor import check_counts, listed
+from speechctc.stages.kept_dev import compare_dev, keep_dev, last_run
 
 LISTED = 40  # phones printed with their counts; all are in the file
 COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike
@@ -60,7 +64,21 @@ UTTERANCES = "utterances.tsv"
 WORDS_FILE = "pronunciations.dict"
 MIN_PARALLEL_UTTERANCES = 64  # utterances; fewer than this take less time than the start of a worker process
 MAX_AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
-Result = tuple[NDArray[np.float32], Moments, float] | str
+LOCK = "lock"
+CHANGED = "it changed while it was extracted; run speechctc extract again"
+
+
+class Made(NamedTuple):
+    """Features of an utterance; `is_plain`: there was nothing to take off, or nothing was to be."""
+
+    static: NDArray[np.float32]
+    moments: Moments
+    seconds: float
+    is_plain: bool
+
+
+# None: nothing was to be taken off, and the store has the features without.
+Result = Made | str | None
 
 
 @dataclass(frozen=True)
@@ -83,99 +101,230 @@ class SplitSummary:
         return "\n".join(lines)
 
 
-def extract(config: Config, reporter: Reporter) -> list[SplitSummary]:
+def extract(config: Config, reporter: Reporter, prune: bool = False) -> list[SplitSummary]:
     """Extract every split of the config's corpus into ``data.dir``.
 
     Parameters
     ----------
     config : Config
     reporter : Reporter
+    prune : bool
+        Remove the features there that neither this corpus nor these settings use.
 
     Raises
     ------
     InputError
-        There is no corpus, nothing in its training split can be used, or ``data.dir`` holds features made with
-        another config, or a link in the place of a split.
+        There is no corpus, nothing in its training split can be used, or ``data.dir`` holds features of an earlier
+        layout, or a link in the place of the store.
     """
     began = time.monotonic()
     extractor(config.features).check(config)  # as training will, which comes hours later
-    corpus = read_corpus(config.corpus)
+    folder, corpus, last = config.data.dir, read_corpus(config.corpus), last_run(config)
+    written.refuse_linked_folder(folder / STORE)
+    for split in SPLITS:
+        refuse_earlier(folder / split)
+    if last:
+        corpus = keep_dev(corpus, last, config.corpus.dev_share)
     reporter.note(*corpus.notes)
     reporter.warn(*corpus.warnings)
     report_recordings(corpus, reporter)
     phones = corpus.inventory()
-    plans = _plans(corpus, phones, config)
-    done, seconds = _make([plan for split in SPLITS for plan in plans[split]], config, reporter)
-    _drop_stale({plan.path for split in plans.values() for plan in split})
-    summaries = [_summarise(split, plans[split], corpus) for split in plans]
-    skipped = [(summary.split, *entry) for summary in summaries for entry in summary.skipped]
-    _write_table(config.data.dir / "skipped.tsv", ("split", "id", "reason"), skipped)
-    write_utterances(config.data.dir, corpus)
-    _write_languages(config.data.dir, corpus)
-    counts = {split: count_phones(_shards(plans[split]), phones.phones) for split in SPLITS}
-    report_phones(config.data.dir, phones, counts, reporter)
+    with _alone(folder, reporter):
+        work = Extraction(corpus, phones, config, reporter)
+        work.make()
+        skipped = [(split, *entry) for split in corpus.splits for entry in work.skipped(split)]
+        _write_table(folder / "skipped.tsv", ("split", "id", "reason"), skipped)
+        work.write_tables(prune)
+    splits = {split: read_split(folder / split, comparable(_section(config)), checked=True) for split in corpus.splits}
+    write_utterances(folder, corpus)
+    counts = {split: splits[split].table.count_phones() for split in SPLITS}
+    report_phones(folder, phones, counts, reporter)
     if corpus.words:
-        reporter.note(write_pronunciations(config.data.dir, corpus, not isinstance(config.corpus.language, str)))
-    elapsed = time.monotonic() - began
-    kept = sum(len(plan.jobs) for split in plans.values() for plan in split) - done
-    speed = f"{seconds / elapsed:,.0f} times real time" if seconds else "nothing to do"
-    reporter.note(f"{plural(done, 'utterance')} extracted, {kept} there already; {elapsed:.1f} s, {speed}")
-    if not summaries[0].utterances:
-        first = summaries[0].skipped[0]
-        raise InputError(
-            f"no utterance of the training split can be used; the first, {first[0]}: {first[1]}", "mend it"
-        )
-    return summaries
+        reporter.note(write_pronunciations(folder, corpus, not isinstance(config.corpus.language, str)))
+    if last:
+        reporter.warn(*compare_dev(splits["dev"].marks(), last))
+    kept, elapsed = sum(len(each.frames) for each in splits.values()) - work.done, time.monotonic() - began
+    speed = f"{work.seconds / elapsed:,.0f} times real time" if work.seconds else "nothing to do"
+    reporter.note(f"{plural(work.done, 'utterance')} extracted, {kept} there already; {elapsed:.1f} s, {speed}")
+    return [_summarise(split, splits[split], corpus, work) for split in splits]
 
 
-def _plans(corpus: Corpus, phones: Inventory, config: Config) -> dict[str, list[ShardPlan]]:
-    """Return the shards of each split; what is in their place already must be theirs."""
-    for split in corpus.splits:
-        written.refuse_linked_folder(config.data.dir / split)
-    plans = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
-    for first, *_ in plans.values():
-        _check_folder(first)
-    return plans
+def _section(config: Config) -> dict[str, Any]:
+    return config.features.model_dump(mode="json")
 
 
-def _check_folder(plan: ShardPlan) -> None:
-    """Raise an `InputError` if the folder has features of another config: they may have taken hours to extract."""
-    folder = plan.path.parent
-    for path in sorted(folder.glob("*.safetensors"))[:1]:
-        shard = attempt(partial(read_shard, checked=True), path)
-        if isinstance(shard, InputError):
-            continue  # damaged: it is extracted again
-        check_features(shard, plan.recipe.features)
-        if shard.recipe.phones != plan.recipe.phones:
-            raise InputError(f"{path}: made with another phone set", OTHER_FOLDER)
+@contextmanager
+def _alone(folder: Path, reporter: Reporter) -> Iterator[None]:
+    """Wait until no other process extracts into a folder: what it makes need not be made again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = written.open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        if files.try_lock(handle) is False:
+            reporter.note(f"{folder}: another extraction is under way; this one goes on when it has ended")
+        with files.locked(handle):
+            yield
+    finally:
+        os.close(handle)
 
 
-def _make(plans: Sequence[ShardPlan], config: Config, reporter: Reporter) -> tuple[int, float]:
-    """Write the missing shards; return the number of utterances, and seconds of speech."""
-    todo = [plan for plan in plans if not _is_made(plan)]
-    jobs = [job for plan in todo for job in plan.jobs]
-    seconds = 0.0
-    with extracted(jobs, config, reporter) as results, reporter.progress("extracting", len(jobs)) as advance:
-        for plan in todo:
-            made: list[Extracted] = []
-            skipped: list[tuple[str, str]] = []
-            is_whole = True
-            for job in plan.jobs:
+class Extraction:
+    """The utterances of a corpus, and their features in the store.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    phones : Inventory
+    config : Config
+    reporter : Reporter
+
+    Attributes
+    ----------
+    seconds : float
+        Seconds of speech in the entries that were made.
+    """
+
+    def __init__(self, corpus: Corpus, phones: Inventory, config: Config, reporter: Reporter) -> None:
+        self.config, self.reporter, self.phones, self.corpus = config, reporter, phones, corpus
+        self.seconds = 0.0
+        self.store, self.digests = Store(config.data.dir), Digests(config.data.dir)
+        version = VALUES if config.features.kind in KINDS else None  # one's own is in the section
+        self.settings = settings_of(comparable(_section(config)), config.data.dtype, version)
+        self.jobs = {split: plan_split(corpus, split, phones, config) for split in corpus.splits}
+        wanted = {job.utterance.audio: None for jobs in self.jobs.values() for job in jobs if job.problem is None}
+        self.digests.take(list(wanted))
+        self.jobs = {split: [self._keyed(job) for job in jobs] for split, jobs in self.jobs.items()}
+        keys = {key for job in self._all() for key in (self.store.same.get(job.key, job.key), job.plain)}
+        self.places = self.store.find(keys - {""})
+        self._there = {*self.places.values()}
+        self._reasons: dict[str, str] = {}
+        if damaged := [str(self.store.path(name)) for name in self.store.damaged]:
+            said = f"damaged, what is used of it is extracted again: {first_few(damaged)}"
+            reporter.warn(f"{said}; speechctc extract --prune removes it")
+
+    def _all(self) -> Iterator[Job]:
+        return (job for jobs in self.jobs.values() for job in jobs)
+
+    def _keyed(self, job: Job) -> Job:
+        """Return a job with the keys of its features."""
+        if job.problem is not None:
+            return job
+        wanted = job.utterance
+        if (content := self.digests.of(wanted.audio)) is None:
+            return replace(job, problem=f"{wanted.audio}: {CHANGED}")
+        cut = [wanted.channel, wanted.stretch]
+        key, plain = (entry_key(content, [*cut, when], self.settings) for when in (job.dereverb, "never"))
+        return replace(job, key=key, plain=plain, sound=sound_of(content, cut))
+
+    def _place(self, job: Job) -> Place | None:
+        """Return where the features of a job are."""
+        return self.places.get(self.store.same.get(job.key, job.key))
+
+    def make(self) -> None:
+        """Make the features that the store lacks."""
+        missing = {job.key: job for job in self._all() if job.problem is None and self._place(job) is None}
+        todo = [replace(job, has_plain=job.plain in self.places) for job in missing.values()]
+        made = NewShard(self.store, self.settings, self.config, self.places)
+        with (
+            extracted(todo, self.config, self.reporter) as results,
+            self.reporter.progress("extracting", len(todo)) as advance,
+        ):
+            for job in todo:
                 result = next(results)
                 advance(1)
-                if isinstance(result, str | LostItem):
-                    is_whole &= isinstance(result, str)
-                    skipped.append((job.utterance.id, str(result)))
-                    continue
-                static, moments, duration = result
-                seconds += duration
-                _refuse_too_large(job, static, config)
-                made.append(Extracted(job.utterance.id, torch.from_numpy(static), job.labels, moments, duration))
-            is_same = is_whole and plan.recipe.sources == source_digest(plan.jobs, config)
-            # of a recording that no machine could read, vanished or changed: the next run makes the shard again
-            recipe = plan.recipe if is_same else replace(plan.recipe, sources="changed while it was made")
-            write_shard(plan.path, made, skipped, recipe, getattr(torch, config.data.dtype))
-    return len(jobs), seconds
+                self._take(job, result, made)
+        made.write()
+        self.store.save_same()
+
+    def _take(self, job: Job, result: Result | LostItem, made: NewShard) -> None:
+        """Put what was made for a job into the store; what no machine could do is done again by the next run."""
+        if isinstance(result, LostItem):
+            result = str(result)
+        if not isinstance(result, str) and not self.digests.is_unchanged(job.utterance.audio):
+            result = f"{job.utterance.audio}: {CHANGED}"
+        if isinstance(result, str):
+            self._reasons[job.key] = result
+            return
+        if job.key != job.plain and (result is None or result.is_plain):
+            self.store.same[job.key] = job.plain
+        if result is None:
+            return
+        key = job.plain if result.is_plain else job.key
+        if key not in self.places and key not in made:  # the same bytes may be in dev and in another split
+            _refuse_too_large(job, result.static, self.config)
+            made.add(Entry(key, torch.from_numpy(result.static), result.moments, result.seconds))
+            self.seconds += result.seconds
+
+    @property
+    def done(self) -> int:
+        """The number of utterances whose features were not there before."""
+        return sum(place not in self._there for job in self._all() if (place := self._place(job)))
+
+    def skipped(self, split: str) -> list[tuple[str, str]]:
+        """Return the utterances of a split that cannot be used, and why."""
+        rejected = [(entry.id, entry.reason) for entry in without_drafts(self.corpus.rejected.get(split, ()))]
+        failed = [job for job in self.jobs[split] if job.problem is not None or self._place(job) is None]
+        return rejected + [(job.utterance.id, job.problem or self._reasons[job.key]) for job in failed]
+
+    def write_tables(self, prune: bool) -> None:
+        """Write the table of each split; with `prune`, remove what none of them uses."""
+        placed = {split: [(job, self._place(job)) for job in jobs] for split, jobs in self.jobs.items()}
+        used = {place for each in placed.values() for _, place in each if place}
+        if not any(place for _, place in placed["train"]):
+            id, reason = self.skipped("train")[0]
+            raise InputError(f"no utterance of the training split can be used; the first, {id}: {reason}", "mend it")
+        old = self.store.old(used, self.settings)
+        moved, left = self.store.without_old(used) if prune else ({}, [])
+        rows = {
+            split: [job.row(moved.get(place, place)) for job, place in each if place] for split, each in placed.items()
+        }
+        name = f"{zlib.crc32(repr(rows).encode()):08x}"
+        recipe = Recipe(_section(self.config), self.phones.name, self.phones.phones, self.config.decode.dereverb, name)
+        for split, each in rows.items():
+            write_table(self.config.data.dir / split, each, recipe)
+        for path in left:
+            path.unlink(missing_ok=True)
+        if old.entries:
+            self.reporter.note(self._say_old(old, prune))
+
+    def _say_old(self, old: Old, prune: bool) -> str:
+        what = f"{old.entries:,} old {'entry' if old.entries == 1 else 'entries'} ({old.size / 2**20:.1f} MiB)"
+        others = old.entries - old.same_settings
+        why = f"{old.same_settings} of recordings or stretches that are gone, {others} of other settings"
+        if prune:
+            return f"{what} removed from {self.store.folder}: {why}"
+        return f"{what} in {self.store.folder} that this config does not use: {why}; --prune removes them"
+
+
+@dataclass
+class NewShard:
+    """Collects entries, and writes them as shards of at most ``data.shard_mib``."""
+
+    store: Store
+    settings: dict[str, Any]
+    config: Config
+    places: dict[str, Place]
+    entries: list[Entry] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry; the others are written before if it makes the shard too large."""
+        width = np.dtype(self.config.data.dtype).itemsize
+        size = width * entry.static.numel() + 2 * entry.moments.total.nbytes
+        if self.size + size > self.config.data.shard_mib * 2**20:
+            self.write()
+        self.entries.append(entry)
+        self.size += size
+
+    def __contains__(self, key: str) -> bool:
+        """Return whether an entry with this key waits to be written."""
+        return any(entry.key == key for entry in self.entries)
+
+    def write(self) -> None:
+        """Write what there is."""
+        entries, self.entries, self.size = self.entries, [], 0
+        if entries:
+            self.places |= self.store.add(entries, self.settings)
+            self.store.save_same()
 
 
 def _refuse_too_large(job: Job, static: NDArray[np.float32], config: Config) -> None:
@@ -185,33 +334,13 @@ def _refuse_too_large(job: Job, static: NDArray[np.float32], config: Config) -> 
         raise InputError(what, "set data.dtype=float32, or give smaller values, as their logarithm")
 
 
-def _is_made(plan: ShardPlan) -> bool:
-    shard = attempt(read_shard, plan.path)
-    return isinstance(shard, Shard) and shard.recipe == plan.recipe
-
-
-def _drop_stale(wanted: set[Path]) -> None:
-    """Remove the shards of earlier extractions into the same folders that the new ones replace."""
-    for split in {path.parent for path in wanted}:
-        for path in split.glob("*.safetensors"):
-            if path not in wanted:
-                path.unlink()
-
-
-def _shards(plans: Sequence[ShardPlan]) -> list[Shard]:
-    """Return the shards of plans, which were just written, or checked by `_is_made`."""
-    return [read_shard(plan.path, checked=True) for plan in plans]
-
-
-def _summarise(split: str, plans: Sequence[ShardPlan], corpus: Corpus) -> SplitSummary:
-    shards = _shards(plans)
-    rejected = [(entry.id, entry.reason) for entry in without_drafts(corpus.rejected.get(split, ()))]
+def _summarise(split: str, features: SplitFeatures, corpus: Corpus, work: Extraction) -> SplitSummary:
     return SplitSummary(
         split=split,
-        utterances=sum(len(shard.ids) for shard in shards),
-        frames=sum(int(shard.frames.sum()) for shard in shards),
-        hours=sum(shard.seconds for shard in shards) / 3600,
-        skipped=tuple(rejected + [entry for shard in shards for entry in shard.skipped]),
+        utterances=len(features.frames),
+        frames=int(features.frames.sum()),
+        hours=features.seconds / 3600,
+        skipped=tuple(work.skipped(split)),
     )
 
 
@@ -253,15 +382,6 @@ def write_utterances(folder: Path, corpus: Corpus) -> None:
         rows.append(fields)
     wanted = any(utterance.stretch or utterance.words for utterance in corpus.utterances())
     _write_table(folder / UTTERANCES, "split id audio start end speaker phones words".split(), rows, wanted)
-
-
-def _write_languages(folder: Path, corpus: Corpus) -> None:
-    """Write the language of each utterance, if there are several: training balances epochs by it, and scores by it."""
-    rows = [(split, each.id, each.trait("language")) for split, part in corpus.splits.items() for each in part]
-    if len({language for *_, language in rows}) > 1:
-        write_languages(folder / LANGUAGES_FILE, rows)
-    else:
-        (folder / LANGUAGES_FILE).unlink(missing_ok=True)
 
 
 def write_pronunciations(folder: Path, corpus: Corpus, by_language: bool) -> str:
@@ -318,11 +438,13 @@ def _dictionary(counts: Counter[tuple[str, tuple[str, ...]]]) -> str:
 def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
     """Warn of recordings that are cut short, and of recordings with different channels that are averaged."""
     everything = corpus.utterances()
-    paths = sorted({utterance.audio for utterance in everything})
-    said = ((path, attempt(sound_file.cut_short, path)) for path in paths)  # extraction itself tells of errors
+    chosen = {(utterance.audio, track_of(utterance.channel)) for utterance in everything}
+    tracks = sorted(chosen, key=lambda each: (each[0], each[1] or 0))
+    read = ((path, number and Track(number)) for path, number in tracks)
+    said = ((path, attempt(partial(sound_file.remark, path), track)) for path, track in read)
     reporter.warn(*counted_alike([(path, damage) for path, damage in said if damage and isinstance(damage, str)], True))
     averaged = {utterance.audio for utterance in everything if utterance.channel is None}
-    infos = ((path, attempt(sound_file.info, path)) for path in paths if path in averaged)
+    infos = ((path, attempt(sound_file.info, path)) for path in sorted(averaged))
     several = [path for path, info in infos if not isinstance(info, InputError) and info.channels > 1][:COMPARED]
     mixed = listed("channels-differ", [path.name for path in several if channels_differ(path)])
     reporter.warn(*(finding.to_line() for finding in mixed))
@@ -343,6 +465,12 @@ class Job:
         Why it cannot be extracted.
     dereverb : str
         When reverberation is taken off: of dev as decoding does, since it is scored; never of what is trained on.
+    key, plain : str
+        The keys of its features in the store, and of those with nothing taken off.
+    has_plain : bool
+        The store has the latter.
+    sound : str
+        A hash of what is heard.
     """
 
     utterance: Utterance
@@ -350,46 +478,26 @@ class Job:
     frames: int
     problem: str | None = None
     dereverb: When = "never"
+    key: str = ""
+    plain: str = ""
+    has_plain: bool = False
+    sound: str = ""
+
+    def row(self, place: Place) -> Row:
+        """Return its row in the table of its split; its features are in `place`."""
+        return Row(self.utterance.id, self.labels, place, self.utterance.trait("language"), self.sound)
 
 
-@dataclass(frozen=True)
-class ShardPlan:
-    """A shard to write: its file, its utterances, and its recipe."""
-
-    path: Path
-    jobs: tuple[Job, ...]
-    recipe: Recipe
-
-
-def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) -> list[ShardPlan]:
-    """Cut a split into shards of at most ``data.shard_mib``, at least one."""
+def plan_split(corpus: Corpus, split: str, phones: Inventory, config: Config) -> list[Job]:
+    """Return the utterances of a split to extract."""
     dereverb = config.decode.dereverb if split == "dev" else "never"
-    jobs = [replace(_job(each, phones, config.features), dereverb=dereverb) for each in corpus.splits[split]]
-    width = 2 if config.data.dtype == "float16" else 4
-    limit = config.data.shard_mib * 2**20 // (config.features.static_dims * width)
-    groups: list[list[Job]] = [[]]
-    frames = 0
-    for job in jobs:
-        if groups[-1] and frames + job.frames > limit:
-            groups.append([])
-            frames = 0
-        groups[-1].append(job)
-        frames += job.frames
-    folder, total, features = config.data.dir / split, len(groups), config.features.model_dump(mode="json")
-    return [
-        ShardPlan(
-            shard_path(folder, number, total),
-            tuple(group),
-            Recipe(features, phones.name, phones.phones, source_digest(group, config)),
-        )
-        for number, group in enumerate(groups)
-    ]
+    return [replace(_job(each, phones, config.features), dereverb=dereverb) for each in corpus.splits[split]]
 
 
 def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
     try:
         labels = tuple(phones.encode(utterance.phones))
-        samples, rate, _ = sound_file.info(utterance.audio)
+        samples, rate, _ = sound_file.info(utterance.audio, utterance.channel)
     except InputError as error:
         return Job(utterance, (), 0, error.what)
     if utterance.stretch is not None:
@@ -398,40 +506,28 @@ def _job(utterance: Utterance, phones: Inventory, config: FeatureConfig) -> Job:
     return Job(utterance, labels, extractor(config).frames(samples * config.sample_rate // rate))
 
 
-def source_digest(jobs: Sequence[Job], config: Config) -> str:
-    """Hash what a shard is made from: the labels, and the bytes of the recordings, whatever their place and time."""
-    digest = hashlib.sha256(config.data.dtype.encode())
-    for job in jobs:
-        wanted = job.utterance
-        try:
-            content = job.problem or files.content(wanted.audio)
-        except OSError as error:
-            content = str(error)
-        parts = [wanted.id, wanted.phones, content, wanted.channel, wanted.stretch]
-        parts += [job.dereverb] if job.dereverb != "never" else []
-        digest.update(json.dumps(parts).encode())
-    return f"content {digest.hexdigest()}"
-
-
 def extract_one(job: Job, config: FeatureConfig) -> Result:
-    """Return one utterance's static features, moments and seconds; or why it is skipped, in words."""
+    """Return one utterance's features; or why it is skipped, in words. None: see `Result`."""
     if job.problem is not None:
         return job.problem
     try:
         wanted = job.utterance
         samples, seconds = sound_file.read(wanted.audio, config.sample_rate, wanted.channel, wanted.stretch)
-        samples = as_decoded(samples, config.sample_rate, job.dereverb)
+        heard = as_decoded(samples, config.sample_rate, job.dereverb)
     except InputError as error:
         return error.what
+    is_plain = job.dereverb == "never" or np.array_equal(heard, samples)
+    if is_plain and job.has_plain:
+        return None
     try:
-        static = static_features(torch.from_numpy(samples), config)
+        static = static_features(torch.from_numpy(heard), config)
     except InputError as error:
         if config.kind not in KINDS:  # of the user's own code: the recording may tell why
             raise InputError(f"{job.utterance.id}: {error.what}", error.fix) from None
         raise
     if len(static) == 0:
         return f"{job.utterance.audio}: {seconds * 1000:.0f} ms is shorter than one frame"
-    return static.numpy(), Moments.of(static, config), seconds
+    return Made(static.numpy(), Moments.of(static, config), seconds, is_plain)
 
 
 @contextmanager
@@ -452,7 +548,7 @@ def extracted(
             yield results
     except WorkerEnded:
         if config.data.cluster:
-            fix = "run it again when the cluster is up: the shards that were made are kept"
+            fix = "run it again when the cluster is up: what was made is kept"
             raise InputError(f"{config.data.cluster}: the scheduler is gone", fix) from None
         fix = "run it again; data.workers=1 takes less memory"
         raise InputError("an extraction process was ended from outside", fix) from None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from speechctc.audio import sound_file
+from speechctc.audio.tracks import Channel
 from speechctc.core import written
 from speechctc.core.errors import InputError
 from speechctc.features.filterbank import frame_mask, net_input, static_features
@@ -43,7 +44,7 @@ class Picture(NamedTuple):
 
 
 def inspect(
-    recogniser: Recogniser, audio: Path | None, layer: str, phone: str | None, channel: int | None = None
+    recogniser: Recogniser, audio: Path | None, layer: str, phone: str | None, channel: Channel | None = None
 ) -> list[Picture]:
     """Draw the inside of a model.
 
@@ -56,7 +57,7 @@ def inspect(
         The layer whose feature maps and units are drawn: ``"conv1"``.
     phone : str or None
         The phone whose saliency is drawn; None: the one with the highest posterior.
-    channel : int, optional
+    channel : int or Track, optional
         The channel of the recording to read, from 1; None: the mean of all.
 
     Raises

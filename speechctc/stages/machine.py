@@ -16,7 +16,7 @@ from speechctc.core.devices import choose_device, total_memory
 from speechctc.core.parallel import cores
 from speechctc.core.progress import Reporter
 from speechctc.ctc import nvrtc
-from speechctc.model.net import build_net
+from speechctc.model.net import build_any
 from speechctc.phones.inventory import Inventory
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
@@ -130,7 +130,7 @@ def noise_train_step(config: Config, inventory: Inventory, device: torch.device)
     """Return the train step of a config's net with random weights, for features that need no normalisation."""
     shape = (config.features.channels, config.features.static_dims)
     with torch.random.fork_rng(devices=[]):
-        net = build_net(config, inventory).to(device)
+        net = build_any(config, inventory).to(device)
     mean, std = torch.zeros(shape, device=device), torch.ones(shape, device=device)
     train_step = TrainStep(config, net, mean, std, Ranks(), Reporter(quiet=True))
     train_step.start_stage(stages(config.train)[0])

@@ -2,54 +2,42 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
 from speechctc.audio.recordings import Named, Recording, Siblings, find_recordings, left_out
+from speechctc.audio.tracks import Channel, preferred
 from speechctc.core import written
-from speechctc.core.errors import InputError, optional, with_extra
+from speechctc.core.errors import InputError, counted_alike, optional, with_extra
 from speechctc.core.files import sha256
 from speechctc.core.parallel import attempt, check_time, taken, timed
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.transcripts import TranscriptOptions, in_table
-from speechctc.inference.formats import Kept, Layout, RecordingName, Writer
 from speechctc.inference.manifest import digest_of
 from speechctc.inference.output import OutputOptions, ResultWriter, Work, check_out, left_to_do, write_results
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
 from speechctc.phones.notations import from_xsampa, is_xsampa
+from speechctc.stages.maximum_formant import COLUMN, STANDARD, read_maximum_formants
+from speechctc.stages.measured_tables import BESIDE, FORMANTS, MEASURED, STEPS, Row
 
 if TYPE_CHECKING:
     import parselmouth
 
-STEPS = 10
-FORMANTS = (1, 2, 3)
-BESIDE = ("confidence", "score")
-"""Tiers with a value for each phone, which align, decode and score-phones write."""
-COLUMNS = (
-    *("file", "speaker", "phone", "previous", "next", "tone", "word", "word_number", "position", "word_phones"),
-    *("start", "end", "duration", *BESIDE, "f0_mean", "intensity_mean"),
-    *(f"f{n}_mid" for n in FORMANTS),
-    *(f"f{n}_{step}" for n in (*FORMANTS, 0) for step in range(1, STEPS + 1)),
-)
-
 DRAWN = ("phone", "duration", "f1_mid", "f2_mid")  # beside the speaker
+TAIL = 0.1  # seconds that labels may end after their recording
 WINDOW_SECONDS, PRE_EMPHASIS_HZ, INTENSITY_PITCH_HZ = 0.025, 50.0, 100.0  # Praat's own
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -66,7 +54,7 @@ class PraatSettings:
         Hz.
     """
 
-    maximum_formant: float = 5500.0
+    maximum_formant: float = STANDARD
     number_of_formants: float = 5.0
     pitch_floor: float = 75.0
     pitch_ceiling: float = 600.0
@@ -82,9 +70,11 @@ class Choice(NamedTuple):
         several recordings of the same name may mean is refused.
     tier, words : str
         Names of the tiers of phones and words; the latter may be missing.
-    channel : int, optional
+    channel : int or Track, optional
         Of the recordings, from 1; None: the mean of all.
     settings : PraatSettings
+    maximum_formants : sequence of str
+        By speaker, in place of that of `settings`; see `read_maximum_formants`.
     work : Work
         Whether on a cluster, and how long a recording may take.
     """
@@ -92,8 +82,9 @@ class Choice(NamedTuple):
     textgrids: Path | None
     tier: str
     words: str
-    channel: int | None
+    channel: Channel | None
     settings: PraatSettings
+    maximum_formants: Sequence[str] = ()
     work: Work = Work()
 
 
@@ -106,7 +97,7 @@ class Labels(NamedTuple):
     beside: dict[str, dict[tuple[float, float], str]]
 
 
-Job = tuple[Path, tuple[Labels | InputError, int | None]]
+Job = tuple[Path, tuple[Labels | InputError, Channel | None, float]]
 
 
 @dataclass
@@ -145,7 +136,7 @@ def measure(
         recordings have TextGrids named by their ids, as `align` writes them, and the speakers of its column.
     choice : Choice
     options : OutputOptions
-        In the format ``"csv"``.
+        In formats of `MEASURED`.
     summary : Summary
         Counts.
     reporter : Reporter
@@ -159,19 +150,26 @@ def measure(
     what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
     optional("parselmouth", what, with_extra("measure"))
     only = arguments[0] if len(arguments) == 1 else None
-    is_table = isinstance(only, Path) and only.suffix.lower() in ENDINGS
-    recordings = _of_table(only, reporter) if isinstance(only, Path) and is_table else find_recordings(arguments)
-    recordings = choice.work.shard.take(recordings) if is_table else recordings
+    if isinstance(only, Path) and only.suffix.lower() in ENDINGS:
+        recordings, sexes = _of_table(only, reporter)
+        recordings = choice.work.shard.take(recordings)
+    else:
+        recordings, sexes = find_recordings(arguments), {}
     if not recordings:
         raise InputError("no recording to measure", "name one")
-    reporter.note(*left_out(arguments))
+    formants = read_maximum_formants(choice.maximum_formants, sexes)
+    told = formants.of_all(recording.speaker for recording in recordings)
+    reporter.note(*left_out(arguments), *filter(None, [told]))
     grids = dict(zip(recordings, _textgrids(choice.textgrids, recordings), strict=True))
-    options = check_out(recordings, options, lambda each: _digest(grids[each]))
+    options = check_out(recordings, options, lambda each: _digest(each, grids[each], formants.of(each.speaker)))
     left = left_to_do(recordings, options, reporter)
-    jobs = (_job(recording, grids[recording], choice) for recording in left)
+    notes = list[tuple[Path, str]]()
+    jobs = (_job(each, grids[each], choice, formants.of(each.speaker), notes) for each in left)
     with _results(jobs, choice, reporter) as results:
-        writer = ResultWriter(left, summary.watched(left, results), options, _Table("csv", ".csv"))
-        return write_results(writer, "measuring", reporter)
+        writer = ResultWriter(left, summary.watched(left, results), options, MEASURED)
+        status = write_results(writer, "measuring", reporter)
+    reporter.warn(*counted_alike(notes, with_numbers=True))
+    return status
 
 
 def _results(
@@ -187,49 +185,17 @@ def _results(
     return worked_on(work.cluster, _measured, choice.settings, jobs, work.on_cluster("measure", reporter))
 
 
-class _Table(Writer):
-    """A row for each phone; what is not known is empty, which R and pandas read as missing."""
-
-    is_kept = True
-
-    def write(
-        self,
-        results: Iterable[tuple[RecordingName, Any]],
-        out: TextIO,
-        layout: Layout = Layout(),  # noqa: B008
-    ) -> None:
-        """Write the rows of recordings as soon as they are known."""
-        out.write(_csv([COLUMNS]))
-        for name, rows in results:
-            out.writelines(self.pieces(name, rows, layout))
-
-    def pieces(self, name: RecordingName, result: Any, layout: Layout) -> Iterator[str]:
-        """Yield the rows of a recording as text."""
-        of = {"file": name.file, "speaker": name.speaker}
-        rows = ([_text(column, (of | row).get(column)) for column in COLUMNS] for row in result)
-        yield result.text if isinstance(result, Kept) else _csv(rows)
-
-    def content(self, name: RecordingName, result: Any, place: Path | None = None) -> bytes:
-        """Return the table of a recording."""
-        out = io.StringIO(newline="")
-        self.write([(name, result)], out)
-        return out.getvalue().encode()
-
-
-def _csv(rows: Iterable[Sequence[str]]) -> str:
-    """Return rows as text."""
-    out = io.StringIO(newline="")
-    csv.writer(out).writerows(rows)
-    return out.getvalue()
-
-
-def _of_table(table: Path, reporter: Reporter) -> list[Recording]:
-    """Return the recordings of a table, named as `align` names their results."""
+def _of_table(table: Path, reporter: Reporter) -> tuple[list[Recording], dict[str, str]]:
+    """Return the recordings of a table, named as `align` names their results, and the sex of each speaker."""
     read, notes = read_table(table)
     rows = list(read)
     reporter.warn(*notes)
     labels: Literal["phones", "words"] = "words" if any(row.words for row in rows) else "phones"
-    return [recording for recording, _ in in_table(table, None, TranscriptOptions(labels=labels))]
+    known = [
+        (row.speaker, traits.get("sex") or traits.get("gender", "")) for row in rows if (traits := dict(row.traits))
+    ]
+    sexes = {speaker: sex for speaker, sex in known if speaker and sex}
+    return [recording for recording, _ in in_table(table, None, TranscriptOptions(labels=labels))], sexes
 
 
 def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path | InputError]:
@@ -242,16 +208,14 @@ def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path
         if len(recordings) > 1:
             raise InputError(f"{given} is of one recording, and {len(recordings)} are named", "name a folder")
         return [given]
-    siblings, spelled = Siblings(), defaultdict[str, set[str]](set)
+    siblings = Siblings()
     found, users = list[Path | None](), defaultdict[Path | None, set[Path]](set)
-    for each in recordings:
-        spelled[nfc(each.path.stem).lower()].add(each.path.stem)
+    others = siblings.around(each.path for each in recordings) if given else None
     for path, name, *_ in recordings:
-        folder, named = given or path.parent, name.name + path.suffix
+        folder, named = given or path.parent, path.name if name.name == path.name else name.name + path.suffix
         places = [folder / name.parent / named, folder / name.parent / path.name] if given else [folder / named]
-        others = spelled[nfc(path.stem).lower()] if given else None
         fits = [siblings.find(place, (".textgrid",), others) for place in (*places, folder / path.name)]
-        if fits[0] is not None and name.name != path.stem:  # the id of a table's row means it and no other
+        if fits[0] is not None and name.name not in (path.stem, path.name):  # a table's id means it and no other
             fits = fits[:1]
         found.append(next(filter(None, fits), None))
         for file in fits:
@@ -262,9 +226,10 @@ def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path
     ]
 
 
-def _digest(grid: Path | InputError) -> str:
-    """Return a digest of a TextGrid."""
-    return digest_of(str(grid) if isinstance(grid, InputError) or not grid.is_file() else sha256(grid))
+def _digest(recording: Recording, grid: Path | InputError, maximum: float) -> str:
+    """Return a digest of what the rows of a recording depend on: its TextGrid, speaker and maximum formant."""
+    labels = str(grid) if isinstance(grid, InputError) or not grid.is_file() else sha256(grid)
+    return digest_of(labels, recording.speaker, maximum)
 
 
 def _missing(recording: Recording, given: Path | None) -> InputError:
@@ -278,9 +243,9 @@ def _shared(recording: Recording, file: Path) -> InputError:
     return InputError(f"{recording.path}: other recordings have the name of {file}, too", fix)
 
 
-def _labels(path: Path, tier: str, words: str) -> Labels:
-    """Read the tiers of a TextGrid."""
-    tiers = read_tiers(path).tiers
+def _labels(path: Path, tier: str, words: str, seconds: float) -> tuple[Labels, str]:
+    """Read the tiers of a TextGrid of a recording of a length, and what the user should know of how, or ``""``."""
+    tiers, note, *_ = read_tiers(path).of_recording(path, seconds)
     phones = choose_tier(tiers, path, tier)
     if phones.points:
         raise InputError(f"{path}: the tier {phones.name!r} has points, not intervals", "name another with --tier")
@@ -292,7 +257,7 @@ def _labels(path: Path, tier: str, words: str) -> Labels:
     for name in BESIDE:
         if (values := _optional(tiers, path, name)) is not None:
             beside[name] = {(each.start, each.end): each.label for each in values.entries}
-    return Labels(phones, _optional(tiers, path, "tones"), _optional(tiers, path, words), beside)
+    return Labels(phones, _optional(tiers, path, "tones"), _optional(tiers, path, words), beside), note
 
 
 def _optional(tiers: Sequence[Tier], path: Path, name: str) -> Tier | None:
@@ -301,26 +266,34 @@ def _optional(tiers: Sequence[Tier], path: Path, name: str) -> Tier | None:
     return choose_tier(tiers, path, name) if there else None
 
 
-def _job(recording: Recording, grid: Path | InputError, choice: Choice) -> Job:
-    """Return a recording, its labels or the error that says why there are none, and the channel to read."""
+def _job(
+    recording: Recording, grid: Path | InputError, choice: Choice, maximum: float, notes: list[tuple[Path, str]]
+) -> Job:
+    """Return a recording, its labels or the error that says why there are none, its channel, and the maximum formant.
+
+    To `notes` is added what the user should know of how the labels were read.
+    """
 
     def read(path: Path) -> Labels:
-        sound_file.info(path)  # what is wrong with the recording comes first
+        seconds = sound_file.info(path).seconds  # what is wrong with the recording comes first
         if isinstance(grid, InputError):
             raise grid
-        return _labels(grid, choice.tier, choice.words)
+        labels, note = _labels(grid, choice.tier, choice.words, seconds)
+        fits = labels.phones.entries[-1].end <= seconds + TAIL  # else it is refused
+        notes.extend([(grid, note)] if note and fits else [])
+        return labels
 
-    return recording.path, (attempt(read, recording.path), recording.channel or choice.channel)
+    return recording.path, (attempt(read, recording.path), preferred(recording.channel, choice.channel), maximum)
 
 
-def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, int | None]) -> list[Row]:
+def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, Channel | None, float]) -> list[Row]:
     """Return the rows of a recording, without its name and speaker."""
-    labels, channel = job
+    labels, channel, maximum = job
     if isinstance(labels, InputError):
         raise labels
-    praat = Praat(path, channel, settings)
+    praat = Praat(path, channel, replace(settings, maximum_formant=maximum))
     phones = [each._replace(label=nfc(each.label)) for each in labels.phones.entries]
-    if phones[-1].end > praat.seconds + 0.1:
+    if phones[-1].end > praat.seconds + TAIL:
         what = f"{path}: its TextGrid goes on to {phones[-1].end:.2f} s, and it has {praat.seconds:.2f} s"
         raise InputError(what, "check that they belong together")
     places, rows = _places(labels), list[Row]()
@@ -332,7 +305,9 @@ def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputErro
             "next": phones[k + 1].label if k + 1 < len(phones) else "",
         }
         times = {"start": start, "end": end, "duration": end - start}
-        rows.append({"phone": label, **around, **places[k], **times, **values, **praat.values(start, end)})
+        rows.append(
+            {"phone": label, **around, **places[k], **times, **values, **praat.values(start, end), COLUMN: maximum}
+        )
     return rows
 
 
@@ -377,7 +352,7 @@ class Praat:
     Parameters
     ----------
     path : Path
-    channel : int, optional
+    channel : int or Track, optional
         From 1; None: the mean of all.
     settings : PraatSettings
 
@@ -387,10 +362,10 @@ class Praat:
         Length of the recording.
     """
 
-    def __init__(self, path: Path, channel: int | None, settings: PraatSettings) -> None:
+    def __init__(self, path: Path, channel: Channel | None, settings: PraatSettings) -> None:
         import parselmouth
 
-        rate = sound_file.info(path).rate
+        rate = sound_file.info(path, channel).rate
         samples, _ = sound_file.read(path, rate, channel)
         sound = parselmouth.Sound(samples.astype(np.float64), rate)
         self.seconds = len(samples) / rate
@@ -423,17 +398,10 @@ class Praat:
         return float(formant.get_value_at_time(number, time))
 
 
-def _text(name: str, value: Any) -> str:
-    """Return a field: seconds to 0.1 ms, Hz and dB to hundredths."""
-    if isinstance(value, float):
-        return f"{value:.4f}" if name in ("start", "end", "duration", *BESIDE) else f"{value:.2f}"
-    return "" if value is None else str(value)
-
-
-def write_picture(rows: Sequence[Row], path: Path, form: str, overwrite: bool) -> None:
-    """Write a vowel chart and durations."""
+def write_picture(rows: Sequence[Row], path: Path, form: str, overwrite: bool, bark: bool = False) -> None:
+    """Write a vowel chart, in Hz or Bark, and durations."""
     labels = list(dict.fromkeys(row["phone"] for row in rows))
     arpabet, is_other = is_arpabet(labels), is_xsampa(labels)
     spelled = {label: (from_xsampa(label) if is_other else None) or ipa(label, arpabet)[0] for label in labels}
     vowels = {label for label in labels if describe(spelled[label]).get("kind") == "vowel"}
-    written.write_bytes(path, draw_measures(rows, vowels, form), overwrite)
+    written.write_bytes(path, draw_measures(rows, vowels, form, bark), overwrite)

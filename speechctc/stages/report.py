@@ -85,7 +85,7 @@ def write_report(
         "marked": lambda result: marked(result, scored),
     }
     title = f"How well the model does on {evaluation.split}: {evaluation.counts.to_text(1)} PER"
-    return render_page("report.html", title, values, [timeline.STYLE, "report.css"], [timeline.SCRIPT])
+    return render_page("report.html", title, values, [timeline.STYLE, "report.css"], [timeline.SCRIPT, "sortable.js"])
 
 
 def _examples(scored: ScoredSplit, recogniser: Recogniser, most: int, reporter: Reporter) -> dict[str, list[Example]]:

@@ -38,7 +38,7 @@ from speechctc.phones.label_rules import (
     without_marks,
 )
 from speechctc.phones.nonspeech import LEFT_OUT, kind_of_phone
-from speechctc.phones.notations import choose_symbols, is_xsampa, notation_of
+from speechctc.phones.notations import are_other_ipa, choose_symbols, is_xsampa, notation_of
 
 HEARD = "corpus.uncorrected=false"
 """The setting that leaves labels out that a model wrote and nobody corrected: they say nothing of a model."""
@@ -417,7 +417,8 @@ def in_notation_of(
     if lacking:
         share = 100 * sum(lacking.values()) / max(sum(counts.values()), 1)
         what = f"labels of phones that the model does not have are errors ({share:.0f} % of all)"
-        notes.append(f"{what}: {counted(lacking)}; score.fold can leave marks out")
+        other = "; labels are IPA: --model ipa has more of them" if are_other_ipa(counts, phones) else ""
+        notes.append(f"{what}: {counted(lacking)}; score.fold can leave marks out{other}")
     return tuple(_rewritten(each, written, pauses | noise) for each in utterances), notes
 
 

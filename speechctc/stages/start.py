@@ -109,7 +109,7 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
     splits = found.corpus.splits
     if not splits["dev"]:
         return Start(describe(found), None, (again, _evaluation(found.config)), "no dev")
-    config = out or _free_name(folder)
+    config, as_found = out or _free_name(folder), found.config
     begin = fitting_model({phone for utterance in found.utterances for phone in utterance.phones})
     found = _in_phones_of(begin[0], found)
     files.write_text(config, config_text(found, config.stem, begin))
@@ -122,7 +122,7 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
     )
     description = f"{describe(found)}\n  training begins with the bundled model {begin[0]}: {begin[1]}"
     if find_spec("torch") is None:
-        return Start(description, config, (_evaluation(found.config),), "no torch")
+        return Start(description, config, (_evaluation(as_found),), "no torch")
     return Start(description, config, commands)
 
 

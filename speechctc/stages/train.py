@@ -17,6 +17,7 @@ from speechctc.core.parallel import only_training, stop_requests
 from speechctc.core.progress import Reporter
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group
+from speechctc.training.records import Callbacks
 from speechctc.training.runs import Draw, Run, draw_nothing
 from speechctc.training.trainer import Stopped, Trainer
 
@@ -43,10 +44,11 @@ def train_rank(
     reporter: Reporter,
     draw: Draw = draw_nothing,
     before: Callable[[Trainer], None] = lambda trainer: None,
+    callbacks: Callbacks = Callbacks(),  # noqa: B008 - immutable
 ) -> tuple[DevScore | None, bool]:
     """Train as `train_net` does; return its score, and whether this is the main process.
 
-    `draw` is as for `Run`; the main process calls `before` before the first step.
+    `draw` is as for `Run`; the main process calls `before` before the first step, and the `callbacks`.
     """
     run = Run(config.run, draw)
     device = choose_device(config.train.device)
@@ -56,7 +58,8 @@ def train_rank(
             if ranks.is_main and (note := run.check(config, resume)):
                 reporter.note(note)
             ranks.wait()
-            trainer = Trainer(config, run, device, ranks, reporter if ranks.is_main else _WarningsOnly(quiet=True))
+            own = reporter if ranks.is_main else _WarningsOnly(quiet=True)
+            trainer = Trainer(config, run, device, ranks, own, callbacks)
             if ranks.is_main:
                 before(trainer)
             if device.type == "cpu" and config.train.loss_backend in ("auto", "cpu"):

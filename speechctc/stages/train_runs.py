@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,13 +19,15 @@ from speechctc.core.errors import InputError, columns, first_few
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
-from speechctc.features.shards import count_phones, read_split
+from speechctc.corpora.label_tracks import BESIDE
+from speechctc.features.splits import read_table
 from speechctc.inference.segmenter import Calibration
 from speechctc.stages.calibrate import calibrate_run
 from speechctc.stages.doctor import check_counts, check_disk
 from speechctc.stages.plot import CurvesFile
 from speechctc.stages.train import train_rank
 from speechctc.training.dev_score import DevScore
+from speechctc.training.records import Callbacks
 from speechctc.training.runs import point_latest
 from speechctc.training.trainer import Trainer
 
@@ -50,7 +51,12 @@ class Trained(NamedTuple):
     run: Path
 
 
-def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
+def train(
+    config: Config,
+    resume: bool,
+    reporter: Reporter,
+    callbacks: Callbacks = Callbacks(),  # noqa: B008 - immutable
+) -> Trained:
     """Train the config's net on the features in ``data.dir``, and calibrate ``best/`` on dev.
 
     Raises as `stages.train.train_net` does.
@@ -61,25 +67,24 @@ def train(config: Config, resume: bool, reporter: Reporter) -> Trained:
         warn(trainer)
         reporter.note(*filter(None, [curves.note]))
 
-    dev, is_main = train_rank(config, resume, reporter, curves.update, before)
+    dev, is_main = train_rank(config, resume, reporter, curves.update, before, callbacks)
     return Trained(dev, calibrate_run(config.run, reporter) if is_main else None, config.run)
 
 
 def warn(trainer: Trainer) -> None:
     """Say in a line each what the doctor finds at once."""
     data = trainer.data
-    reading = partial(read_split, features=trainer.config.features.model_dump(mode="json"))
-    test = attempt(reading, trainer.config.data.dir / "test")
-    shards = {split: data.shards[split] for split in ("train", "dev")}
-    shards |= {} if isinstance(test, InputError) else {"test": test}
-    counts = {split: count_phones(each, data.inventory.phones) for split, each in shards.items()}
+    test = attempt(read_table, trainer.config.data.dir / "test")
+    tables = {split: each.table for split, each in data.features.items()}
+    tables |= {} if isinstance(test, InputError) else {"test": test}
+    counts = {split: table.count_phones() for split, table in tables.items()}
     found = [*check_counts(counts), *check_disk((trainer.config.run,))]
     trainer.reporter.warn(*(finding.to_line() for finding in found))
     if repeated := repeats_note("dev", *data.repeated):
         trainer.reporter.warn(repeated)
     if newer := _changed_labels(trainer.config):
         what = f"newer than the features: {first_few(newer, 3)}; the net learns the labels of before"
-        trainer.reporter.warn(f"{what}; if any changed, run speechctc extract first")
+        trainer.reporter.warn(f"{what}; if any changed, run speechctc extract first, which makes only what is new")
     if found:
         trainer.reporter.note("speechctc doctor with this config says why that matters, and looks further")
 
@@ -90,8 +95,9 @@ def _changed_labels(config: Config) -> list[str]:
     if not made.exists():
         return []
     paths = [path for split in SPLITS for path in corpus.tables.of(split)]
-    if corpus.root and corpus.kind in ("textgrid", "elan"):
-        paths += [path for path in files_below(corpus.root) if path.suffix.lower() in TIERS]
+    if corpus.root and corpus.kind in ("textgrid", "elan", "labels"):
+        endings = BESIDE if corpus.kind == "labels" else TIERS
+        paths += [path for path in files_below(corpus.root) if path.suffix.lower() in endings]
     extracted = made.stat().st_mtime
     return sorted(str(path) for path in paths if path.exists() and path.stat().st_mtime > extracted)
 

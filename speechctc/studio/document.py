@@ -16,8 +16,8 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -26,7 +26,16 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.annotations import Interval, Tier, in_order, long_text, read_tiers, textgrid_text, tier_key
+from speechctc.audio.annotations import (
+    Interval,
+    Tier,
+    in_order,
+    long_text,
+    read_tiers,
+    shifted,
+    textgrid_text,
+    tier_key,
+)
 from speechctc.audio.recordings import Siblings
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
@@ -87,57 +96,66 @@ class Document:
         self._load(siblings)
 
     def _load(self, siblings: Siblings | None = None) -> None:
+        """Read journal and TextGrid; if one of them cannot be read, everything stays as it was."""
         named_after = self.recording.with_name(f"{self.recording.name}.TextGrid")
-        found = None if self._own_name else (siblings or Siblings()).find(self.recording, [".textgrid"])
-        self.grid_path = named_after if self._own_name else found or self.recording.with_suffix(".TextGrid")
-        self.journal = Journal(self.recording.with_name(self.recording.name + journal.ENDING))
-        self.note = ""
-        self._history = History()
-        self._pending = b""  # lines of the journal to append before the next; of an hour, they take time to make
-        for number, entry in enumerate(self.journal.read(), start=1):
+        siblings = siblings or Siblings()
+        found = None if self._own_name else siblings.find(self.recording, [".textgrid"])
+        grid_path = named_after if self._own_name else found or self.recording.with_suffix(".TextGrid")
+        if self._own_name and (other := siblings.recording_of(named_after)) not in (self.recording, None):
+            what = f"{self.recording}: its labels would be in {named_after.name}, which is that of {other.name}"
+            raise InputError(what, "rename one of the recordings")
+        lines = Journal(self.recording.with_name(self.recording.name + journal.ENDING))
+        seen, history = [_stamp(path) for path in (lines.path, grid_path)], History()
+        for number, entry in enumerate(lines.read(), start=1):
             try:
-                self._history.apply(entry)
+                history.apply(entry)
             except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError):
-                what = f"{self.journal.path}, line {number}: does not fit the lines before it"
+                what = f"{lines.path}, line {number}: does not fit the lines before it"
                 raise InputError(what, "mend the journal, or move it away to begin from the TextGrid") from None
-        self._read_grid()
-        self._seen = self._on_disk()
-
-    def _on_disk(self) -> list[tuple[int, int] | None]:
-        """Return what tells whether another program changed the journal or the TextGrid: times and sizes."""
-        stats = [path.stat() if path.exists() else None for path in (self.journal.path, self.grid_path)]
-        return [None if each is None else (each.st_mtime_ns, each.st_size) for each in stats]
+        refuse_odd_grid(grid_path)
+        grid, reading = self._read_grid(grid_path, history)
+        self.grid_path, self.journal, self._history = grid_path, lines, history
+        self.grid, self._seen = grid, seen
+        # lines of the journal to append before the next; of an hour, they take time to make
+        self._pending, changed = reading or (b"", "")
+        self.note = "; ".join(filter(None, (changed, grid.note)))
+        self._unrecognised: int | None = None
 
     def is_outdated(self) -> bool:
         """Return whether another program changed the journal, the TextGrid or the recording."""
         with self._lock:
-            return self._seen != self._on_disk() or self.version != version(self.recording)
+            on_disk = [_stamp(path) for path in (self.journal.path, self.grid_path)]
+            return self._seen != on_disk or self.version != version(self.recording)
 
-    def _read_grid(self) -> None:
-        """Read the TextGrid; labels that the journal does not have become a change, which the next edit saves."""
-        self.grid = Grid()
-        if not (found := digest(self.grid_path)):
-            return
-        self.grid = read_grid(self.grid_path)
-        if self.grid.phones and self.grid.phones[-1].end > self.seconds + 0.05:
-            what = f"labels up to {self.grid.phones[-1].end:.2f} s for a recording of {self.seconds:.2f} s"
-            raise InputError(f"{self.grid_path}: {what}", "check that they belong together")
-        history = self._history
+    def _read_grid(self, path: Path, history: History) -> tuple[Grid, tuple[bytes, str] | None]:
+        """Read the TextGrid; labels that the journal does not have become a change, which the next edit saves.
+
+        Returns
+        -------
+        The TextGrid; and, if there is such a change, its lines for the journal and a note on it.
+        """
+        if not (found := digest(path)):
+            return Grid(), None
+        grid = read_grid(path, self.seconds)
+        if grid.phones and grid.phones[-1].end > self.seconds + 0.05:
+            what = f"labels up to {grid.phones[-1].end:.2f} s for a recording of {self.seconds:.2f} s"
+            raise InputError(f"{path}: {what}", "check that they belong together")
         if found in history.newest:
-            return
-        is_changed, what = bool(written.changed([self.grid_path])), journal.READ
-        if self.revision:
+            return grid, None
+        is_changed, what, note = bool(written.changed([path])), journal.READ, ""
+        if history.revision:
             how = "is not as the studio left it: it was restored, or changed by another program"
-            self.note = f"{self.grid_path.name} {how}. Its labels are shown; undo brings yours"
+            note = f"{path.name} {how}. Its labels are shown; undo brings yours"
             what = what if is_changed else journal.RECOGNISED
         is_own = found in history.wrote
-        phones = history.as_checked(self.grid.phones) if is_own else self.grid.phones
+        phones = history.as_checked(grid.phones) if is_own else grid.phones
         by_hand = is_changed and bool(phones) and (history.by_hand or not is_own)
-        splice = Splice(0, tuple(self.phones), tuple(phones), what)
+        splice = Splice(0, tuple(history.phones), tuple(phones), what)
         read = {"read": found, "by_hand": by_hand}
-        self._pending = journal.to_lines(splice.to_dict() | {"time": _now()}, read)
+        lines = journal.to_lines(splice.to_dict() | {"time": _now()}, read)
         history.change(splice)
         history.apply(read)
+        return grid, (lines, note)
 
     @property
     def phones(self) -> Phones:
@@ -193,11 +211,14 @@ class Document:
         ValueError
             The phones would not be in order.
         """
-        return self._change(revision, lambda: Splice(first, tuple(self.phones[first:last]), new, what))
+        with self._lock:
+            self._check_recording()
+            if revision != self.revision:
+                raise Conflict
+            return self._change(revision, lambda: Splice(first, tuple(self.phones[first:last]), new, what))
 
     def _change(self, revision: int, make: Callable[[], Splice]) -> Splice:
-        with self._lock:
-            self._check(revision)
+        with self._lock, self._seen_by(revision):
             splice = make()
             before, after = self.phones[: splice.at][-1:], self.phones[splice.at + len(splice.old) :][:1]
             journal.check_order([*before, *splice.new, *after], self.seconds)
@@ -214,34 +235,55 @@ class Document:
         InputError
             There is nothing to undo or redo.
         """
-        with self._lock:
-            self._check(revision)
+        with self._lock, self._seen_by(revision):
             if not self.undoable()[way == "redo"]:
                 raise InputError(f"there is nothing to {way}", "go on")
             splice = self._save({way: True})
             assert splice is not None
             return splice
 
-    def _check(self, revision: int) -> None:
+    @contextmanager
+    def _seen_by(self, revision: int) -> Iterator[None]:
+        """Make a change of the labels that a page has seen.
+
+        If only a recognition came after them, it is taken back: what a person does to labels meanwhile is kept, and
+        is not done to others.
+        """
+        self._check_recording()
+        if revision == self.revision:
+            yield
+            return
+        if revision != self._unrecognised:
+            raise Conflict
+        self._save({"undo": True})
+        self.note = "What was recognised meanwhile is not shown: you went on with the labels before it"
+        try:
+            yield
+        except (InputError, ValueError, OSError):
+            self._save({"redo": True})
+            self._unrecognised = revision
+            raise
+
+    def _check_recording(self) -> None:
         if version(self.recording) not in (self.version, ""):  # labels of one that is gone can still be saved
             what = f"{self.recording.name}: another recording has taken its place since it was opened"
             raise InputError(what, "open it again; its saved labels are kept")
-        if revision != self.revision:
-            raise Conflict
 
     def _save(self, entry: dict[str, Any]) -> Splice | None:
-        """Append an entry to the journal, then apply it."""
-        self._append(entry | {"time": _now()}, before=self._pending)
-        self._pending = b""
-        return self._history.apply(entry)
+        """Append an entry to the journal and apply it."""
+        splice = self._append(entry | {"time": _now()}, before=self._pending)
+        self._pending, self._unrecognised = b"", None
+        return splice
 
-    def _append(self, entry: dict[str, Any], before: bytes = b"") -> None:
+    def _append(self, entry: dict[str, Any], before: bytes = b"") -> Splice | None:
         try:
             self.journal.append(entry, before=before)
         except Outdated:
             self._load()
             raise Conflict from None
-        self._seen[0] = self._on_disk()[0]
+        splice = self._history.apply(entry)  # at once: from here on, the line counts
+        self._seen[0] = _stamp(self.journal.path)
+        return splice
 
     def put_recognised(self, result: Recognition) -> None:
         """Take what a model recognised, and write it as `speechctc decode` does if there are no other tiers.
@@ -252,7 +294,8 @@ class Document:
             A person has made or corrected labels.
         """
         with self._lock:
-            self._check(self.revision)
+            self._check_recording()
+            before = self.revision
             if self.state == "corrected":
                 fix = "they are kept; recognise recordings that nobody has corrected"
                 raise InputError(f"{self.recording}: its labels were corrected by hand", fix)
@@ -262,6 +305,7 @@ class Document:
             else:
                 written.write_text(self.grid_path, textgrid_text(result.seconds, result.tiers(tones=False)))
                 self._load()
+            self._unrecognised = before
         self.write_grid()
 
     def text(self) -> str:
@@ -300,26 +344,23 @@ class Document:
                         self._put_in_place(draft, new)
             with self._lock:
                 if self._history.newest != {new}:
-                    self._note({"wrote": new})
+                    self._append({"wrote": new})
 
     def _put_in_place(self, draft: Path, new: str) -> None:
         """Give a draft with the digest `new` the TextGrid's name, unless another program changed that."""
+        refuse_odd_grid(self.grid_path)
         found = digest(self.grid_path)
         is_known = not found or found in self._history.newest
         if is_known:
-            self._note({"writes": new})
+            self._append({"writes": new})
             if found not in self._history.wrote and written.changed([self.grid_path]):
                 keep_copy(self.grid_path)
             is_known = files.put_if_known(draft, self.grid_path, lambda displaced: digest(displaced) == found)
-            self._seen = self._on_disk()
+            self._seen[1] = _stamp(self.grid_path)
         if not is_known:
             what = f"{self.grid_path}: was restored, or changed by another program, and is left as it is"
             fix = f"open the recording again to see it; your corrections are in {self.journal.path.name}"
             raise InputError(what, fix)
-
-    def _note(self, entry: dict[str, Any]) -> None:
-        self._append(entry)
-        self._history.apply(entry)
 
 
 def _now() -> str:
@@ -340,28 +381,36 @@ class Grid:
         All tiers in the order of the file; those that are written anew have no entries here.
     own : dict of int to int
         The places in `tiers` of those: of the phones (0), their confidences (-1), and their alternatives by rank.
+    origin : float
+        Time in the file, and in `tiers`, at which the recording begins, s.
+    note : str
+        What the user should know about how the file was read, or ``""``.
     """
 
     name: str = PHONES
     phones: list[Phone] = field(default_factory=list)
     tiers: list[Tier] = field(default_factory=lambda: [Tier(PHONES, False, []), Tier(CONFIDENCE, False, [])])
     own: dict[int, int] = field(default_factory=lambda: {0: 0, 1: -1})
+    origin: float = 0.0
+    note: str = ""
 
     @property
     def others(self) -> list[Tier]:
-        """Return the tiers that are kept as they are."""
-        return [tier for place, tier in enumerate(self.tiers) if place not in self.own]
+        """Return the tiers that are kept as they are, their times those in the recording."""
+        return [shifted(tier, -self.origin) for place, tier in enumerate(self.tiers) if place not in self.own]
 
     def text(self, seconds: float, phones: Sequence[Phone]) -> str:
-        """Return the TextGrid with these phones, in Praat's long text format."""
-        ends = [entry.end for tier in self.others for entry in tier.entries]
-        end = max([seconds, *ends, *(phone.end for phone in phones[-1:])])
-        new = {place: [_own_entry(what, phone) for phone in phones] for place, what in self.own.items()}
-        return long_text(end, [tier._replace(entries=new.get(k, tier.entries)) for k, tier in enumerate(self.tiers)])
+        """Return the TextGrid with these phones, in Praat's long text format; it begins where it did."""
+        origin = self.origin
+        ends = [entry.end for tier in self.tiers for entry in tier.entries]
+        end = max([_moved(seconds, origin), *ends, *(_moved(phone.end, origin) for phone in phones[-1:])])
+        new = {place: [_own_entry(what, phone, origin) for phone in phones] for place, what in self.own.items()}
+        tiers = [tier._replace(entries=new.get(k, tier.entries)) for k, tier in enumerate(self.tiers)]
+        return long_text(end, tiers, origin)
 
 
-def read_grid(path: Path) -> Grid:
-    """Read a TextGrid.
+def read_grid(path: Path, seconds: float) -> Grid:
+    """Read the TextGrid of a recording of a length.
 
     The phones are in the tier ``phones``, or in the one whose labels look like phones; else there is a new tier.
 
@@ -370,7 +419,8 @@ def read_grid(path: Path) -> Grid:
     InputError
         It cannot be read, or its phones overlap.
     """
-    tiers = list(read_tiers(path).tiers)
+    read = read_tiers(path)
+    tiers, origin = list(read.tiers), read.begins_at(seconds)
     place = _place_of_phones(tiers, path)
     phones = [_phone(each) for each in in_order(tiers[place], path).entries if each.end - each.start > _TOLERANCE]
     spans = {_key(phone.start): phone.end for phone in phones}
@@ -384,8 +434,12 @@ def read_grid(path: Path) -> Grid:
     }
     alternatives = [entries[rank] for rank in sorted(rank for rank in entries if rank > 0)]
     phones = [_with_model(phone, entries.get(-1, {}), alternatives) for phone in phones]
+    if origin:
+        times = [_phone(Interval(each.start - origin, each.end - origin, "")) for each in phones]
+        phones = [each._replace(start=at.start, end=at.end) for each, at in zip(phones, times, strict=True)]
+    note = "; ".join(filter(None, (read.note, read.domain_note(path, seconds))))
     kept = [tier._replace(entries=[]) if k in own else tier for k, tier in enumerate(tiers)]
-    return Grid(tiers[place].name, phones, kept, own)
+    return Grid(tiers[place].name, phones, kept, own, origin, note)
 
 
 def _place_of_phones(tiers: list[Tier], path: Path) -> int:
@@ -418,6 +472,27 @@ def _written_by_decode(tier: Tier, spans: Mapping[int, float]) -> int:
     return named if 2 * matching >= len(labelled) else 0
 
 
+def refuse_odd_grid(path: Path) -> None:
+    """Check that the place of a TextGrid is free, a plain file or a link, which gives way to a file.
+
+    Raises
+    ------
+    InputError
+        It is a pipe, which may never be read to its end, a device or a folder.
+    """
+    if not path.is_symlink():
+        written.refuse_odd(path)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what tells whether another program changed a file: its time and size; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file; ``""`` if there is none."""
     return files.sha256(path) if path.is_file() else ""
@@ -445,14 +520,18 @@ def keep_copy(path: Path) -> Path:
     raise AssertionError("the names have no end")
 
 
-def _own_entry(what: int, phone: Phone) -> Interval:
-    """Return the entry of a phone in a tier that is written from the phones; see `Grid.own`."""
+def _own_entry(what: int, phone: Phone, origin: float) -> Interval:
+    """Return the entry of a phone in a tier that is written from the phones; see `Grid.own` and `Grid.origin`."""
     label = "" if what else phone.label
     if what < 0 and phone.confidence is not None:
         label = f"{phone.confidence:.2f}"
     elif 0 < what <= len(phone.alternatives):
         label = "{} {:.2f}".format(*phone.alternatives[what - 1])
-    return Interval(phone.start, phone.end, label)
+    return Interval(_moved(phone.start, origin), _moved(phone.end, origin), label)
+
+
+def _moved(time: float, origin: float) -> float:
+    return round(time + origin, 6) if origin else time
 
 
 def _phone(entry: Interval) -> Phone:

@@ -82,6 +82,7 @@ class Worker:
         self._doubts: dict[bool, Doubt] = {}  # of both ways; none if the model is not the bundled one
         self._sound: Waveform | None = None
         self._live: Stream | None = None
+        self._stopped = 0  # the request that is not to go on
 
     def answer(self, request: int, name: str, arguments: Sequence[Any]) -> None:
         """Do what is asked, and send the request's number, ``"done"``, ``"error"`` or ``"progress"``, and the value."""
@@ -130,12 +131,19 @@ class Worker:
             found = recogniser.segments(blocks, ALTERNATIVES)
             for segment in doubt.seen(found) if doubt else found:
                 segments.append(segment)
-                self._pipe.send((request, "progress", min(blocks.seconds / total, 1.0)))
+                self._pipe.send((request, "progress", (min(blocks.seconds / total, 1.0), segment)))
                 while self._pipe.poll():
                     self.answer(*self._pipe.recv())
+                if self._stopped == request:
+                    break
             notes = (doubt.note() if doubt else "", f"{path.name}: {TAKEN}" if blocks.changed else "")
             note = "; ".join(filter(None, notes))
-            return Recognition(name, blocks.seconds, tuple(segments), note=note, is_dereverberated=blocks.changed)
+            seconds = total if self._stopped == request else blocks.seconds
+            return Recognition(name, seconds, tuple(segments), note=note, is_dereverberated=blocks.changed)
+
+    def do_stop(self, number: int, request: int) -> None:
+        """End the recognition that has a request's number; its answer is what is known by then."""
+        self._stopped = number
 
     def do_align(self, path: Path, start: float, stop: float, labels: Sequence[str], request: int) -> list[Segment]:
         """Place phones in a part of a recording."""
@@ -230,9 +238,21 @@ def launch_process(pipe: Connection, model: Path | None, only: Restriction = Non
 
 
 class Request(Future[Any]):
-    """What was asked of the process; `progress` is how much of it is done, from 0 to 1."""
+    """What was asked of the process.
 
-    progress = 0.0
+    Attributes
+    ----------
+    number : int
+    progress : float
+        How much of it is done, from 0 to 1.
+    segments : list of Segment
+        The phones that are known so far.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        super().__init__()
+        self.number, self.progress = number, 0.0
+        self.segments: list[Segment] = []
 
 
 class Engine:
@@ -282,7 +302,8 @@ class Engine:
             while True:
                 number, kind, value = pipe.recv()
                 if kind == "progress":
-                    requests[number].progress = value
+                    requests[number].progress, segment = value
+                    requests[number].segments.append(segment)
                 elif kind == "done":
                     requests.pop(number).set_result(value)
                 else:
@@ -318,11 +339,11 @@ class Engine:
         Request
             Its exception is an `InputError`.
         """
-        request = Request()
+        number = next(self._numbers)
+        request = Request(number)
         with self._lock:
             if not self._requests and not self._keep.is_alive():
                 self._start()
-            number = next(self._numbers)
             self._requests[number] = request
             try:
                 self._pipe.send((number, name, arguments))
@@ -358,7 +379,8 @@ class Recognitions:
     ----------
     engine : Engine
     done : callable
-        Called with the name of a recording and its recognition; raises `InputError` if it cannot be kept.
+        Called with the name of a recording, its recognition, and whether that is only a part of it, as it was stopped;
+        raises `InputError` if it cannot be kept.
 
     Attributes
     ----------
@@ -368,9 +390,10 @@ class Recognitions:
         What the user should know about the last recognition, or ``""``.
     """
 
-    def __init__(self, engine: Engine, done: Callable[[str, Any], None]) -> None:
+    def __init__(self, engine: Engine, done: Callable[[str, Any, bool], None]) -> None:
         self._engine, self._done = engine, done
         self._waiting: dict[str, Request | None] = {}
+        self._stopped: set[str] = set()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="recognitions")
         self.problems: dict[str, str] = {}
         self.note = ""
@@ -379,22 +402,47 @@ class Recognitions:
         """Recognise a recording after those that wait."""
         if name not in self._waiting:
             self._waiting[name] = None
+            self._stopped.discard(name)
             self.problems.pop(name, None)
             self._pool.submit(self._recognise, name, path)
 
     def _recognise(self, name: str, path: Path) -> None:
         try:
             was = version(path)
+            if name in self._stopped:
+                return
             self._waiting[name] = request = self._engine.ask("recognise", path, self._engine.ngram)
+            if name in self._stopped:  # meanwhile
+                self._engine.ask("stop", request.number)
             result = request.result()
             if version(path) != was:
                 raise InputError("the recording was replaced while it was recognised", "recognise it again")
-            self._done(name, result)
+            is_part = name in self._stopped
+            self._done(name, result, is_part)
             self.note = result.note
-        except (InputError, OSError, Conflict) as error:
-            self.problems[name] = str(error) or "its labels were changed meanwhile"
+            if is_part:
+                end = result.segments[-1].end if result.segments else 0.0
+                self.problems[name] = f"stopped: recognised up to {end:.1f} s of {result.seconds:.1f} s"
+        except Conflict:
+            self.problems[name] = "its labels were changed meanwhile"
+        except Exception as error:  # in a thread, where nobody hears of it: whatever it is, the page says it
+            self.problems[name] = (
+                str(error) if isinstance(error, InputError | OSError) else f"it failed: {error!r:.300}"
+            )
         finally:
             del self._waiting[name]
+
+    def stop(self, name: str) -> None:
+        """Recognise a recording no further; what is known of it is kept."""
+        if name in self._waiting:
+            self._stopped.add(name)
+            if (request := self._waiting[name]) is not None:
+                self._engine.ask("stop", request.number)
+
+    def heard(self, name: str) -> list[Segment]:
+        """Return the phones that are known of a recording which is being recognised."""
+        request = self._waiting.get(name)
+        return list(request.segments) if request is not None else []
 
     def close(self) -> None:
         """Forget the recordings that wait."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from speechctc.audio.recordings import Siblings, find_recordings, left_out
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, of_disk
 from speechctc.inference.result import Recognition
 from speechctc.pages.timeline import SpectrogramSettings
 from speechctc.studio.document import Conflict, Document
@@ -43,11 +44,13 @@ class Folder:
         request.
     notes : list of str
         Files that look like sound and are not shown, and why.
+    change : int
+        The number of the last change of a row.
 
     Raises
     ------
     InputError
-        There are no recordings in it.
+        All that is in it are links to recordings elsewhere.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,6 +61,8 @@ class Folder:
         self._sounds: OrderedDict[str, Waveform] = OrderedDict()
         self._loudest: dict[tuple[str, str, SpectrogramSettings], float] = {}
         self._rows: dict[str, dict[str, Any]] = {}
+        self.change = time.time_ns() // 1_000_000  # above those of a studio before this one
+        self._listed = self.change  # the change that gave the list its names
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="studio")
         self._timers: dict[str, threading.Timer] = {}
         self.problems: dict[str, str] = {}
@@ -69,7 +74,12 @@ class Folder:
     def scan(self) -> None:
         """Find the recordings of the folder, and learn their states in the background."""
         inside = self.path.resolve()
-        found = find_recordings([self.path])
+        try:
+            found = find_recordings([self.path])
+        except InputError:  # there are none yet: one can record some
+            if not self.path.is_dir():
+                raise
+            found = []
         recordings: dict[str, Path] = {}
         for each in found:
             name = readable(each.path.relative_to(self.path).as_posix())
@@ -82,8 +92,13 @@ class Folder:
         if away:
             first = next(iter(away))
             self.notes.append(f"{len(away)} links to recordings outside of the folder are not shown: {first}")
-        self.recordings = {name: path for name, path in recordings.items() if name not in away}
-        if not self.recordings:
+        recordings = {name: path for name, path in recordings.items() if name not in away}
+        if recordings.keys() != self.recordings.keys():
+            with self._lock:
+                self.change += 1
+                self._listed = self.change
+        self.recordings = recordings
+        if away and not self.recordings:
             raise InputError(f"{self.path}: only links to recordings outside of it", "name the folder they lie in")
         siblings = Siblings()
         for name in self.recordings:
@@ -155,7 +170,7 @@ class Folder:
     def changed(self, name: str) -> None:
         """Learn the state of a recording after a change that its journal has, and write its TextGrid soon."""
         document = self.document(name)
-        self._rows[name] = self._row(document)
+        self._put_row(name, self._row(document))
         with self._lock:
             if (timer := self._timers.pop(name, None)) is not None:
                 timer.cancel()
@@ -171,13 +186,14 @@ class Folder:
             pass  # another program changed the journal; the next request reads it
         except Exception as error:  # in a thread, where nobody hears of it: whatever it is, the page says it
             self.problems[name] = f"the TextGrid is not written: {error}; every correction is in the journal"
-        self._rows[name] = self._row(document)
+        self._put_row(name, self._row(document))
 
-    def put_recognised(self, name: str, result: Recognition) -> None:
-        """Keep what a model recognised in a recording that nobody has corrected."""
+    def put_recognised(self, name: str, result: Recognition, is_part: bool = False) -> None:
+        """Keep what a model recognised in a recording that nobody has corrected; a part only where there is nothing."""
         document = self.document(name)
-        document.put_recognised(result)
-        self._rows[name] = self._row(document)
+        if not is_part or (result.segments and not document.phones):
+            document.put_recognised(result)
+        self._put_row(name, self._row(document))
 
     def refresh(self, name: str, siblings: Siblings | None = None) -> None:
         """Learn the state of a recording for the list; for many, folders are listed once with the same `siblings`."""
@@ -191,7 +207,11 @@ class Folder:
                         document = self._documents.setdefault(name, document)
             self._write(name, document)  # what an interruption left
         except InputError as error:
-            self._rows[name] = {"state": "unreadable", "problem": str(error)}
+            self._put_row(name, {"state": "unreadable", "problem": str(error)})
+        except OSError as error:
+            self._put_row(name, {"state": "unreadable", "problem": str(of_disk(error))})
+        except Exception as error:  # in a thread, as in `_write`
+            self._put_row(name, {"state": "unreadable", "problem": f"{type(error).__name__}: {error}"})
 
     def _row(self, document: Document) -> dict[str, Any]:
         phones = list(document.phones)
@@ -199,6 +219,7 @@ class Folder:
         return {
             "seconds": document.seconds,
             "state": document.state,
+            "revision": document.revision,
             "phones": len(phones),
             "checked": len(phones) if document.by_hand else sum(phone.checked for phone in phones),
             "whole": document.is_whole,
@@ -206,25 +227,43 @@ class Folder:
             "lowest": min(unsure, default=None),
         }
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each recording, suspects first.
+    def _put_row(self, name: str, row: dict[str, Any]) -> None:
+        with self._lock:
+            self.change += 1
+            self._rows[name] = row | {"change": self.change}
+
+    def is_whole(self, since: int) -> bool:
+        """Return whether `rows` with `since` are all, as the list has other names since then."""
+        return not self._listed <= since <= self.change
+
+    def rows(self, since: int = 0) -> list[dict[str, Any]]:
+        """Return a row for each recording, suspects first; or with `since` of those that changed after that change.
 
         Those that were recognised come in the order of their confidence, the lowest first; then the new, the corrected,
         and those that cannot be read.
         """
-        rows = [{"name": name, **self._rows.get(name, {"state": "reading"})} for name in self.recordings]
+        since = 0 if self.is_whole(since) else since
+        states = {name: self._rows.get(name, {"state": "reading", "change": 1}) for name in self.recordings}
+        rows = [{"name": name, **row} for name, row in states.items() if row["change"] > since]
         for row in rows:
             if problem := self.problems.get(row["name"]):
                 row["problem"] = problem
         order = ["recognised", "reading", "new", "corrected", "unreadable"]
         return sorted(rows, key=lambda row: (order.index(row["state"]), row.get("confidence") or 0.0, row["name"]))
 
-    def settle(self) -> None:
-        """Write every TextGrid that lacks changes, and wait for it."""
+    def settle(self, patience: float | None = None) -> bool:
+        """Write every TextGrid that lacks changes; return whether that was done within `patience`, in seconds."""
         for timer in list(self._timers.values()):
             timer.cancel()
-        for name, document in list(self._documents.items()):
-            self._write(name, document)
+
+        def write() -> None:
+            for name, document in list(self._documents.items()):
+                self._write(name, document)
+
+        writing = threading.Thread(target=write, daemon=True)  # a disk may never answer
+        writing.start()
+        writing.join(patience)
+        return not writing.is_alive()
 
     def wait(self) -> None:
         """Wait until the states of all recordings are known."""

@@ -2,7 +2,7 @@
 
 A line of JSON a change is on the disk before it is acknowledged. A process that is killed leaves at most half a last
 line, which reading ignores. Two processes may append to one journal: the one that does not know the other's lines is
-refused.
+refused. Once the lines are on the disk nothing more can fail, or memory and disk would tell different stories.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.core import written
 from speechctc.core.errors import InputError, advice_on
-from speechctc.core.files import append, flush, locked
+from speechctc.core.files import append, flush, locked, readable, write_bytes
 from speechctc.inference.segmenter import Segment
 from speechctc.phones.inventory import nfc
 
@@ -27,6 +29,7 @@ DIGITS = 4  # of times: 0.1 ms, as in TextGrids
 MIN_PHONE_SECONDS = 0.005  # seconds of a phone
 NEW = 0.08  # seconds of a phone that is inserted in a pause
 MAX_LABEL_CHARACTERS = 40  # characters
+MOST = 1 << 30  # bytes of a journal; a correction takes some 200, an hour that is placed again 20 million
 TOUCH = 0.0002  # seconds between phones that count as touching
 
 
@@ -68,10 +71,12 @@ class Phone(NamedTuple):
             The values are not those of a phone.
         """
         start, end, label, confidence, alternatives, checked = values
-        if not (0 <= start <= end < math.inf and isinstance(label, str)):
-            raise ValueError(f"not a phone: {values!r:.80}")
         others = tuple((str(phone), float(p)) for phone, p in alternatives)
         confidence = None if confidence is None else float(confidence)
+        numbers = [p for _, p in others] + [0.0 if confidence is None else confidence]
+        if not (0 <= start <= end < math.inf and isinstance(label, str) and all(map(math.isfinite, numbers))):
+            raise ValueError(f"not a phone: {values!r:.80}")
+        "".join([label, *(phone for phone, _ in others)]).encode()  # ValueError: half of a pair of UTF-16
         return cls(float(start), float(end), label, confidence, others, bool(checked))
 
     @classmethod
@@ -367,7 +372,7 @@ class Journal:
         """
         written.refuse_odd(self.path)
         try:
-            content = self.path.read_bytes()
+            content = readable(self.path, MOST).read_bytes()
         except FileNotFoundError:
             content = b""
         except OSError as error:
@@ -394,29 +399,58 @@ class Journal:
             From the disk. What was written of the entries is taken back.
         """
         lines = before + to_lines(*entries)
-        is_new = not self.path.exists()
+        if sys.platform != "win32":
+            self._leave_snapshots()
         handle = written.open_plain(self.path, _FLAGS)
         try:
             with locked(handle):
                 self._append(handle, lines)
         finally:
-            os.close(handle)
-        if is_new:
-            flush(self.path.parent)
+            with suppress(OSError):  # the lines are on the disk, or an error is on its way
+                os.close(handle)
 
     def _append(self, handle: int, lines: bytes) -> None:
         before = os.fstat(handle).st_size
-        if before != self._size:
+        if before != self._size or not _is_at(handle, self.path):
             raise Outdated
-        if before and _lacks_end(self.path):
+        if not before:
+            flush(self.path.parent)  # the name of the new file, while an error does no harm
+        elif _lacks_end(self.path):
             lines = b"\n" + lines
         append(handle, lines, flush=True)
         self._size = before + len(lines)
 
+    def _leave_snapshots(self) -> None:
+        """Go on in a copy of the journal, if it has other names: a snapshot by hard links must not change."""
+        if not os.path.lexists(self.path) or self.path.lstat().st_nlink < 2:
+            return
+        handle = written.open_plain(self.path, os.O_RDWR)
+        try:
+            with locked(handle):
+                if _is_at(handle, self.path):
+                    write_bytes(self.path, self.path.read_bytes())
+        finally:
+            os.close(handle)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Return whether an open file still has its name: another process may have put a copy in its place."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except FileNotFoundError:
+        return False
+
 
 def to_lines(*entries: dict[str, Any]) -> bytes:
-    """Return the lines of entries."""
-    return b"".join(json.dumps(entry, ensure_ascii=False).encode("utf-8") + b"\n" for entry in entries)
+    """Return the lines of entries.
+
+    Raises
+    ------
+    ValueError
+        A number is not finite, or a text cannot be written as UTF-8.
+    """
+    texts = (json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in entries)
+    return b"".join(text.encode("utf-8") + b"\n" for text in texts)
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ import hmac
 import html
 import json
 import math
+import os
 import secrets
 import socket
 import sys
@@ -33,14 +34,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from speechctc.audio.annotations import Interval
 from speechctc.audio.eaf import eaf_text
 from speechctc.core.bundled import bundled_folder
-from speechctc.core.errors import InputError, of_disk, plural
+from speechctc.core.errors import InputError, of_disk, plural, printable, shortened
 from speechctc.inference.formats import WRITERS, RecordingName
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.studio import sound as tiles
 from speechctc.studio.document import Conflict, Document
 from speechctc.studio.folder import NoSuchRecording, readable
-from speechctc.studio.studio import Microphone, Studio, recover
+from speechctc.studio.microphone import Microphone, recover
+from speechctc.studio.studio import Studio
 
 if TYPE_CHECKING:
     from speechctc.inference.restriction import RequestedPhones
@@ -49,7 +51,7 @@ PAGE = Path(__file__).parent / "page"
 SHARED = [Path(__file__).parent.parent / "pages" / name for name in ("look.css", "recorder.js")]
 TYPES = (".html", ".js", ".css", ".svg")
 MAX_REQUEST_BYTES = 1 << 22  # bytes of a request
-SAMPLES = "microphone/block"  # the request that may have samples
+SAMPLES = ("microphone/block", "microphone/stop")  # the requests that may have samples
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -70,7 +72,7 @@ def build_app(studio: Studio, microphone: Microphone) -> Starlette:
     for name, answer in answers.reading.items():
         routes.append(Route(f"/api/{name}", guarded(answer), methods=["GET"]))
     for name, answer in answers.writing.items():
-        routes.append(Route(f"/api/{name}", guarded(answer, name == SAMPLES), methods=["POST"]))
+        routes.append(Route(f"/api/{name}", guarded(answer, name in SAMPLES), methods=["POST"]))
     return Starlette(routes=routes)
 
 
@@ -92,6 +94,10 @@ def guarded(answer: Callable[..., Any], takes_samples: bool = False) -> Answer:
             return _line("the model has not answered in time; try again", 503)
         except OSError as error:
             return _line(str(of_disk(error)), 507)
+        except HTTPException:
+            raise
+        except Exception as error:  # whatever it is, the page goes on, and shows what else there is
+            return _line(f"the studio failed at this ({type(error).__name__}: {error}); please report it", 500)
 
     return answered
 
@@ -130,7 +136,7 @@ class _Json(JSONResponse):
 
 
 def _line(text: str, status: int) -> JSONResponse:
-    return _Json({"error": text}, status)
+    return _Json({"error": shortened(printable(text))}, status)
 
 
 class Routes:
@@ -139,26 +145,28 @@ class Routes:
     def __init__(self, studio: Studio, microphone: Microphone) -> None:
         self.studio = studio
         self.reading: dict[str, Callable[..., Any]] = {
-            "overview": lambda request: studio.overview(),
+            "overview": lambda request: studio.overview(int(_number(request.query_params.get("since", 0)))),
             "recording": lambda request: studio.recording(_name(request)),
             "audio": self.audio,
             "tile": self.tile,
             "wave": self.wave,
             "boundary": lambda request: studio.best_boundary(_name(request), int(_asked(request, "phone"))),
             "export": self.export,
+            "heard": lambda request: studio.heard(_name(request), int(_asked(request, "first"))),
         }
         self.writing: dict[str, Callable[..., Any]] = {
             "edit": lambda request, body: studio.edit(_name(request), body),
             "place": lambda request, body: studio.place(_name(request), body),
             "recognise": lambda request, body: studio.recognise(body.get("names")),
+            "recognise/stop": lambda request, body: studio.stop_recognising(body.get("names")),
             "look": lambda request, body: studio.look(),
             "train": lambda request, body: studio.train(_number(body.get("minutes"))),
             "stop": lambda request, body: studio.training.stop(),
             "model": lambda request, body: studio.choose_model(int(_number(body.get("round")))),
             "ngram": lambda request, body: studio.use_ngram(body.get("on") is True),
             "microphone/start": lambda request, body: microphone.start(int(_number(body.get("rate")))),
-            "microphone/block": lambda request, body: microphone.block(body),
-            "microphone/stop": lambda request, body: microphone.stop(),
+            "microphone/block": lambda request, body: microphone.block(body, _name(request), _place(request)),
+            "microphone/stop": lambda request, body: microphone.stop(_name(request), body or b"", _place(request)),
         }
 
     def audio(self, request: Request) -> Response:
@@ -196,6 +204,11 @@ class Routes:
 
 def _name(request: Request) -> str:
     return request.query_params.get("recording", "")
+
+
+def _place(request: Request) -> int | None:
+    """Return the number of a sample that a request gives, if it gives one."""
+    return int(_asked(request, "at")) if "at" in request.query_params else None
 
 
 def _asked(request: Request, key: str) -> float:
@@ -309,9 +322,9 @@ def serve(
     Raises
     ------
     InputError
-        There are no recordings, no such model, the port is in use, or the extra ``studio`` is not installed.
+        There is no such folder or model, the port is in use, or the extra ``studio`` is not installed.
     """
-    import uvicorn  # late: loading what it stands on takes a moment
+    from speechctc.studio.connections import run  # late: loading what it stands on takes a moment
 
     folder, opened = _folder(place, at)
     if model is not None and not model.exists() and bundled_folder(model) is None:
@@ -319,6 +332,7 @@ def serve(
     listening = listen(port)
     gc.set_threshold(OBJECTS)  # requests are short, also while the labels of an hour, a million objects, are read
     sys.setswitchinterval(SWITCH)
+    tiles.remove_copies()
     for path in recover(folder, say):
         say(f"recovered {path}, which was being recorded when the studio was ended")
     studio = Studio(folder, model, say=say, wanted=wanted)
@@ -327,7 +341,8 @@ def serve(
         for note in studio.folder.notes:
             say(note)
         number = int(listening.getsockname()[1])
-        app = Guard(build_app(studio, Microphone(studio)), number)
+        microphone = Microphone(studio)
+        app = Guard(build_app(studio, microphone), number)
         address = f"http://{HOST}:{number}/?token={app.token}{fragment(opened, at)}"
         recordings = plural(len(studio.folder.recordings), "recording")
         show(f"{folder}: {recordings}; corrections are saved at once. Open in a browser:")
@@ -335,14 +350,18 @@ def serve(
         say("the address is for you alone: whoever has it can read and change the labels; Ctrl-C ends the studio")
         if browser:
             open_privately(address, opened_files)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3)
         with suppress(KeyboardInterrupt):  # the way to end the studio
-            uvicorn.Server(config).run(sockets=[listening])
+            run(app, listening)
+        if (made := microphone.close()) is not None:
+            say(f"kept {made}, which was being recorded")
     finally:
         opened_files.close()
-        studio.close()
+        is_written = studio.close()
         if studio.training.is_running():
             say(f"the training goes on; open the studio again to use its model ({studio.training.folder})")
+        if not is_written:
+            say(f"{folder}: the disk does not answer. Every correction is in the journals; the next start writes them")
+            os._exit(1)  # threads that wait for the disk would keep the process
 
 
 def open_privately(address: str, files: ExitStack) -> None:
@@ -374,7 +393,8 @@ def listen(port: int) -> socket.socket:
         The port is in use, or may not be used.
     """
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Windows lets any program share a port that was opened for reuse: there, the other option keeps it for this one.
+    listening.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
     try:
         listening.bind((HOST, port))
         listening.listen(128)
@@ -432,7 +452,8 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        app: ASGIApp = PlainTextResponse(problem, 403) if problem else self.app
+        # who is refused keeps no connection
+        app: ASGIApp = PlainTextResponse(problem, 403, {"Connection": "close"}) if problem else self.app
         if scope["path"] == SIGN and not problem:
             app = PlainTextResponse(self._sign(request.query_params.get("address", "")))
         await app(scope, receive, send_guarded)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
+import stat
+import sys
 import tempfile
 import threading
+import time
+import weakref
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import soundfile
@@ -15,12 +22,15 @@ from speechctc.audio import sound_file
 from speechctc.audio.damage import Mended
 from speechctc.audio.sound_file import for_soundfile, info, open_with_libsndfile
 from speechctc.core.errors import InputError
+from speechctc.core.files import is_free, try_lock
 from speechctc.pages.timeline import SpectrogramSettings, grey_png, levels_db, shades
 
 Samples = NDArray[np.float32]
 
 PLAIN = ("WAV", "PCM_16", 1)  # format, subtype and channels of files that are served as they are
 MAX_SAMPLES = 2**31 - 2**16  # samples that a WAV file of 16 bits can hold, about
+COPY = "speechctc-studio-"  # start of the names of decoded copies, where they have names
+ABANDONED = 60.0  # seconds without a change after which one that nobody holds is removed
 BLOCK = 1 << 16  # samples to read at a time
 SUMMARY = 256  # samples of which one pair of lowest and highest is kept
 
@@ -64,7 +74,7 @@ class Waveform:
     def __init__(self, path: Path) -> None:
         self.path, self.version = path, version(path)
         self.file = path
-        self._copy: tempfile._TemporaryFileWrapper[bytes] | None = None
+        self._copy: IO[bytes] | None = None
         self._summary: NDArray[np.int16] | None = None
         self._summing = threading.Lock()
         file = open_with_libsndfile(path)
@@ -82,15 +92,15 @@ class Waveform:
         return self.frames / self.rate
 
     def _decode(self) -> None:
-        """Decode the recording to a temporary file, which the system removes with the process."""
+        """Decode the recording to a temporary file, which the system removes with the process, however that ends."""
         about = info(self.path)
         form = "WAV" if about.frames < MAX_SAMPLES else "RF64"
-        self._copy = tempfile.NamedTemporaryFile(prefix="speechctc-", suffix=".wav")
-        self.file = Path(self._copy.name)
+        self._copy, self.file = _temporary()
+        weakref.finalize(self, self._copy.close)
         with (
-            sound_file.writing(self.file),
+            sound_file.writing(Path(tempfile.gettempdir(), "speechctc.wav")),
             sound_file.opened(self.path, about.rate) as blocks,
-            soundfile.SoundFile(self._copy.name, "w", about.rate, 1, "PCM_16", format=form) as out,
+            soundfile.SoundFile(for_soundfile(self.file), "w", about.rate, 1, "PCM_16", format=form) as out,
         ):
             for block in blocks:
                 out.write(np.clip(block, -1, 1))
@@ -176,6 +186,32 @@ class Waveform:
 
     def _whole_numbers(self, start: int, stop: int) -> NDArray[np.int16]:
         return np.asarray((self.read(start, stop) * 2**15).astype(np.int16))
+
+
+def _temporary() -> tuple[IO[bytes], Path]:
+    """Return an open file that goes with this process, and a path that opens it again while it is open.
+
+    On Linux it has no name. Windows removes it; elsewhere `remove_copies` does, if the process was killed.
+    """
+    if sys.platform == "linux":
+        copy = tempfile.TemporaryFile()
+        if (path := Path(f"/proc/self/fd/{copy.fileno()}")).exists():
+            return copy, path
+        copy.close()
+    named = tempfile.NamedTemporaryFile(prefix=COPY, suffix=".wav")
+    try_lock(named.fileno())
+    return named, Path(named.name)
+
+
+def remove_copies(seconds: float = ABANDONED) -> None:
+    """Remove decoded copies that a killed process left: nobody holds them, and they have not changed for a while."""
+    user = os.getuid() if sys.platform != "win32" else 0  # there, all files are of 0
+    for path in Path(tempfile.gettempdir()).glob(f"{COPY}*.wav"):
+        with suppress(OSError):
+            status = path.lstat()
+            is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == user
+            if is_ours and abs(time.time() - status.st_mtime) >= seconds and is_free(path):
+                path.unlink()
 
 
 def settings_of(window: float, highest: float, dynamic_range: float) -> SpectrogramSettings:

@@ -1,22 +1,13 @@
-"""The studio: a folder, a model, its training and the microphone, together; what the server's routes call."""
+"""The studio: a folder, a model and its training, together; what the server's routes call."""
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from speechctc.audio.sound_file import write_wav
 from speechctc.core.errors import InputError
-from speechctc.core.files import append, is_free, numbered, try_lock, write_file
-from speechctc.core.written import open_plain, refuse_odd
 from speechctc.inference.formats import WRITERS
 from speechctc.phones.articulation import chart, ipa, is_arpabet
 from speechctc.studio.document import Document
@@ -29,6 +20,7 @@ if TYPE_CHECKING:
     from speechctc.inference.restriction import RequestedPhones
 
 WAIT = 600.0  # seconds that a request waits for the model
+PATIENCE = 20.0  # seconds that the end of the studio waits for the disk
 MAX_SECONDS = 60.0  # seconds that are aligned at a time
 
 
@@ -50,7 +42,7 @@ class Studio:
     Raises
     ------
     InputError
-        There are no recordings in the folder.
+        As `Folder`.
     """
 
     def __init__(
@@ -69,19 +61,26 @@ class Studio:
         self.engine = Engine(first, partial(launch, only=(first, wanted)) if wanted else launch, say)
         self.recognitions = Recognitions(self.engine, self.folder.put_recognised)
 
-    def overview(self) -> dict[str, Any]:
-        """Return what the page shows besides the recording that is open; takes a new model into use."""
+    def overview(self, since: int = 0) -> dict[str, Any]:
+        """Return what the page shows besides the recording that is open; takes a new model into use.
+
+        The rows of the list are those that changed after the change with the number `since`.
+        """
         self._take_new_model()
         status = self.training.status()
         return {
             "folder": str(self.folder.path),
-            "recordings": self.folder.rows(),
+            "place": str(self.folder.path.resolve()),
+            "change": self.folder.change,  # before the rows: what changes meanwhile is told once more
+            "whole": self.folder.is_whole(since),
+            "recordings": self.folder.rows(since),
             "notes": [*self.folder.notes, *filter(None, [self.recognitions.note])],
             "model": {
                 **self.engine.about,
                 "ngram": self.engine.ngram,
                 "problem": self.engine.problem,
                 "rounds": self.training.models(),
+                "first": str(self.first_model or ""),
             },
             "ipa": ipa_of(self.engine.about.get("phones", ())),
             "chart": [[name, list(symbols)] for name, symbols in chart()],
@@ -221,7 +220,8 @@ class Studio:
     def _changed(self, name: str, document: Document, splice: Splice) -> dict[str, Any]:
         self.folder.changed(name)
         changed = {"at": splice.at, "remove": len(splice.old), "phones": [phone.to_list() for phone in splice.new]}
-        return {**self._about(document), **changed, "what": splice.what}
+        about = {"what": splice.what, "note": document.note, "unknown": self.unknown(document)}
+        return {**self._about(document), **changed, **about}
 
     def recognise(self, names: Any = None) -> dict[str, Any]:
         """Recognise recordings that nobody has corrected, in the background; with None, all that have no labels.
@@ -243,13 +243,31 @@ class Studio:
                 raise InputError(f"{name}: its labels were corrected by hand", "they are kept as they are")
         return {"recognising": self.recognitions.status()}
 
+    def heard(self, name: str, first: int) -> dict[str, Any]:
+        """Return what is known of a recording that is being recognised, from a number of phones on."""
+        return {"phones": [Phone.of(segment).to_list() for segment in self.recognitions.heard(name)[max(first, 0) :]]}
+
+    def stop_recognising(self, names: Any) -> dict[str, Any]:
+        """Recognise some recordings no further; of one that is under way, what is known becomes its labels.
+
+        Raises
+        ------
+        InputError
+            These are no names.
+        """
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError("the request names no recordings", "open the page again")
+        for name in names:
+            self.recognitions.stop(name)
+        return {"recognising": self.recognitions.status()}
+
     def look(self) -> dict[str, Any]:
         """Look for new recordings in the folder."""
         self.folder.scan()
         return self.overview()
 
     def train(self, minutes: float) -> None:
-        """Train again from all corrected recordings.
+        """Train the model in use on all corrected recordings.
 
         Raises
         ------
@@ -281,11 +299,17 @@ class Studio:
         self.engine.ngram = wanted
         self.recognitions.note = ""
 
-    def close(self) -> None:
-        """Write what is not written yet, and end the model's process. A training goes on."""
-        self.folder.settle()
+    def close(self, patience: float = PATIENCE) -> bool:
+        """Write what is not written yet, and end the model's process. A training goes on.
+
+        Returns
+        -------
+        Whether everything is written; else the disk did not answer for `patience` seconds.
+        """
         self.recognitions.close()
+        is_written = self.folder.settle(patience)
         self.engine.close()
+        return is_written
 
 
 def ipa_of(phones: Sequence[str]) -> dict[str, str]:
@@ -320,142 +344,3 @@ def revision_of(request: Mapping[str, Any]) -> int:
     if type(revision) is not int:
         raise InputError("the request has no revision", "open the page again")
     return revision
-
-
-# Ending of the raw samples of a recording that is being made; those that a killed server left become recordings.
-ENDING = ".speechctc-recording"
-RATES = (8000, 384000)  # Hz
-
-
-class Microphone:
-    """Makes one recording at a time, in the studio's folder.
-
-    Parameters
-    ----------
-    studio : Studio
-    """
-
-    def __init__(self, studio: Studio) -> None:
-        self._studio = studio
-        self._lock = threading.Lock()
-        self._raw: Path | None = None
-        self._file = -1  # the handle of `_raw`, with a lock as long as the recording is being made
-
-    def start(self, rate: int) -> dict[str, Any]:
-        """Begin a recording at a rate, Hz; return its name.
-
-        Raises
-        ------
-        InputError
-            One is being made, or the rate is no rate of a microphone.
-        """
-        if not RATES[0] <= rate <= RATES[1]:
-            raise InputError(f"a microphone at {rate} Hz", f"choose a rate from {RATES[0]} to {RATES[1]} Hz")
-        with self._lock:
-            if self._raw is not None:
-                raise InputError("a recording is being made in another page", "end it there first")
-            stem = datetime.now().strftime("recording-%Y-%m-%d-%H%M%S")
-            folder = self._studio.folder.path
-            free = next(name for name in numbered(stem) if not os.path.lexists(folder / f"{name}.wav"))
-            raw = folder / f".{free}.{rate}{ENDING}"
-            self._file = open_plain(raw, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
-            try_lock(self._file)
-            self._raw = raw
-        hears = bool(self._studio.engine.about)
-        if hears:
-            self._studio.engine.ask("live_start", rate, self._studio.engine.ngram)
-        return {"name": f"{free}.wav", "recognises": hears}
-
-    def block(self, samples: bytes) -> dict[str, Any]:
-        """Keep samples, float32 little-endian; return the phones that became known.
-
-        Raises
-        ------
-        InputError
-            No recording is being made, or these are no samples.
-        """
-        with self._lock:
-            self._being_made()
-            if not isinstance(samples, bytes) or len(samples) % 4:
-                raise InputError("these are no samples", "open the page again")
-            values = np.nan_to_num(np.frombuffer(samples, "<f4")).clip(-1, 1).astype(np.float32)
-            append(self._file, (values * 32767).astype("<i2").tobytes())  # of half a sample, all after it were noise
-        return {"phones": self._phones("live_block", values)}
-
-    def stop(self) -> dict[str, Any]:
-        """End the recording; return its name, and the last phones. With all of it, it is recognised once more.
-
-        Raises
-        ------
-        InputError
-            No recording is being made, or it cannot be written.
-        """
-        with self._lock:
-            raw, self._raw = self._being_made(), None
-            os.close(self._file)
-            try:
-                path = keep(raw)
-            except OSError as error:
-                fix = "free space and start the studio again, which makes a recording of it"
-                raise InputError(f"{raw}: what was recorded stays there as it is ({error.strerror})", fix) from None
-        phones = self._phones("live_stop")
-        if path is None:
-            return {"name": None, "phones": phones}
-        self._studio.folder.scan()
-        name = path.relative_to(self._studio.folder.path).as_posix()
-        if self._studio.engine.about:
-            self._studio.recognise([name])
-        return {"name": name, "phones": phones}
-
-    def _being_made(self) -> Path:
-        """Return the raw file of the recording that is being made."""
-        if self._raw is None:
-            raise InputError("no recording is being made", "begin one")
-        return self._raw
-
-    def _phones(self, request: str, *arguments: Any) -> list[str]:
-        if not self._studio.engine.about:
-            return []
-        with suppress(InputError):
-            return [segment.phone for segment in self._studio.engine.ask(request, *arguments).result(WAIT)]
-        return []
-
-
-def recover(folder: Path, say: Callable[[str], None] = lambda text: None) -> list[Path]:
-    """Turn what killed servers left of recordings into WAV files; return them. One being made is left alone.
-
-    `say` is called with a line for each file of such a name that is no such recording, or cannot be kept.
-    """
-    found = []
-    for raw in sorted(folder.glob(f".*{ENDING}")):
-        try:
-            refuse_odd(raw)
-            if is_free(raw) and (path := keep(raw)) is not None:
-                found.append(path)
-        except (InputError, OSError) as error:
-            say(f"{raw}: left as it is: {error}")
-    return found
-
-
-def keep(raw: Path) -> Path | None:
-    """Turn raw samples into a WAV file, under a name that is free; return it, or None if there are none.
-
-    Raises
-    ------
-    InputError
-        The name of the file has no rate of a microphone.
-    OSError
-        From the disk; the samples stay as they are.
-    """
-    stem, _, text = raw.name.removesuffix(ENDING)[1:].rpartition(".")
-    rate = int(text) if text.isdecimal() and len(text) < 10 else 0
-    if not stem or not RATES[0] <= rate <= RATES[1]:
-        raise InputError("its name has no rate of a microphone", "remove it if it is not needed")
-    samples = np.fromfile(raw, "<i2", count=raw.stat().st_size // 2)
-    path = None
-    if len(samples):
-        names = (raw.with_name(f"{name}.wav") for name in numbered(stem))
-        path = next(each for each in names if not os.path.lexists(each))
-        write_file(path, lambda draft: write_wav(draft, samples, rate))
-    os.unlink(raw)
-    return path

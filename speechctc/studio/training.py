@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -32,7 +34,11 @@ from speechctc.studio.document import Document
 from speechctc.studio.journal import Phone
 from speechctc.studio.sound import Waveform
 
+if TYPE_CHECKING:
+    from speechctc.stages.evaluate import Evaluation
+
 STATE = "round.json"
+FEATURES = "features"  # the folder beside the rounds: each extracts what is new, and has the dev of the last one
 NGRAM = "lm.safetensors"  # of a checkpoint
 REMEDY = "correct another recording with such a label, or write the label as another, and train again"
 MAX_NAMED = 8  # labels
@@ -93,7 +99,7 @@ class Round:
         found = {each.split: each.utterances for each in extract(config, Reporter(quiet=True))}
         if not found["dev"]:
             raise InputError(self._why_no_dev(), REMEDY)
-        self.update(state="training")
+        self.update(state="training", **self._start_per())
         try:
             train(config, True, Reporter(quiet=True))
         except Stopped:
@@ -113,7 +119,8 @@ class Round:
 
     def settings(self) -> list[str]:
         """Return the other settings that differ from those of the model to go on from."""
-        given = {"run": self.run, "data.dir": self.folder / "features", "train.init_from": self.state["model"]}
+        features = self.folder.with_name(FEATURES)
+        given = {"run": self.run, "data.dir": features, "train.init_from": self.state["model"]}
         given |= {f"train.{key}": self.state[key] for key in ("epochs", "minutes", "lr")}
         return _settings(given | {"train.save_minutes": 1, "train.device": "auto", "score.fold": "none"})
 
@@ -137,17 +144,30 @@ class Round:
             return
         self.update(state="done", **scores)
 
-    def _per(self, model: Path) -> dict[str, Any] | None:
-        """Return a model's PER on what was held out, its interval and a caution; None if nothing was."""
-        if not self.state["test"]:
-            return None
+    def _start_per(self) -> dict[str, float]:
+        """Return the PER on dev of the net to go on from, to compare epochs with; ``{}`` if it has none.
+
+        Without its n-gram, which the epochs do not have either: theirs is of the corrections.
+        """
+        with suppress(InputError):
+            return {"start_per": self._evaluated(Path(self.state["model"]), "dev", "decode.lm_weight=0").counts.per}
+        return {}
+
+    def _evaluated(self, model: Path, split: str, *more: str) -> Evaluation:
+        """Return the score of a model, with more settings, on a split of the corpus."""
         from speechctc.core.progress import Reporter
         from speechctc.inference.recogniser import Recogniser
         from speechctc.stages.evaluate import evaluate
 
         corpus = {f"corpus.{key}": value for key, value in self.corpus().items()}
         settings = _settings({**corpus, "score.fold": "none"})
-        found = evaluate(Recogniser.load(model), "test", settings, Reporter(quiet=True))
+        return evaluate(Recogniser.load(model).with_settings(more), split, settings, Reporter(quiet=True))
+
+    def _per(self, model: Path) -> dict[str, Any] | None:
+        """Return a model's PER on what was held out, its interval and a caution; None if nothing was."""
+        if not self.state["test"]:
+            return None
+        found = self._evaluated(model, "test")
         if not found.counts.reference_phones:
             return None
         return {
@@ -298,7 +318,9 @@ class Training:
         try:
             held = self._held_out(documents, number)
             parts = write_corpus(documents, held, folder / "corpus")
-            files.write_json(folder / STATE, _plan(parts, model, phones, minutes) | {"test": held})
+            plan = _plan(parts, model, phones, minutes) | {"test": held}
+            share = self._state(number - 1).get("dev_share", plan["dev_share"])  # the same: dev stays dev
+            files.write_json(folder / STATE, plan | {"dev_share": share})
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # else it would be the last round
             raise
@@ -345,7 +367,8 @@ class Training:
             if state.get("state") in RUNNING:
                 line = f"the training's process ended; its messages are in {self._round(number)}/log.txt"
                 state |= {"state": "failed", "line": line}
-        return state | {"curve": self._curve(number)}
+        seconds = {"seconds": time.time() - state["began"]} if "began" in state else {}
+        return state | seconds | {"curve": self._curve(number)}
 
     def _is_alive(self, state: Mapping[str, Any]) -> bool:
         if self._process is not None:
@@ -361,12 +384,16 @@ class Training:
         return None
 
     def _curve(self, number: int) -> list[dict[str, Any]]:
-        lines = []
-        with suppress(OSError, ValueError, LookupError, TypeError):
-            for line in files.readable(self._round(number) / "run" / "metrics.jsonl").read_text("utf-8").splitlines():
+        points, text = [], ""
+        with suppress(OSError, ValueError):
+            text = files.readable(self._round(number) / "run" / "metrics.jsonl", files.MOST_JSON).read_text("utf-8")
+        for line in text.splitlines():
+            with suppress(ValueError, LookupError, TypeError, OverflowError, RecursionError):
                 entry = json.loads(line)
-                lines.append({key: entry[key] for key in ("epoch", "loss", "dev_loss", "dev_per", "minutes")})
-        return lines
+                point = {key: entry[key] for key in ("epoch", "loss", "dev_loss", "dev_per", "minutes")}
+                if all(map(_is_number, point.values())):  # else no point of a curve
+                    points.append(point)
+        return points
 
     def _rounds(self) -> list[int]:
         names = [path.name.removeprefix("round-") for path in self.folder.glob("round-*")]
@@ -379,11 +406,29 @@ class Training:
         """Return the state of a round; ``{}`` if it is not as a round writes it."""
         try:
             state: dict[str, Any] = files.read_json(self._round(number) / STATE)
-            held, trained = {*state.get("test", ())}, {*state.get("train", ())}
-            scores = [0 <= each["per"] for key in ("before", "after") if (each := state.get(key))]
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return state if _is_state(state) else {}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
             return {}
-        return state if all(scores) and all(isinstance(each, str) for each in held | trained) else {}
+
+
+def _is_state(state: dict[str, Any]) -> bool:
+    """Return whether values are as a round writes them, as far as the page shows them; else an error, or False."""
+    json.dumps(state, allow_nan=False)  # ValueError: the page could not be told
+    lists = [state.get(key, []) for key in ("test", "train", "forgotten", "rare")]
+    scores = [score for key in ("before", "after") if (score := state.get(key)) is not None]
+    more = (state.get(key, 0) for key in ("epochs", "began", "minutes", "start_per"))
+    numbers = [*more, *(score[key] for score in scores for key in ("per", "phones", "recordings"))]
+    texts = [state.get("state", ""), state.get("line", "")]
+    texts += [score[key] for score in scores for key in ("text", "caution")]
+    return (
+        all(isinstance(each, list) for each in lists)
+        and all(isinstance(each, str) for each in [*texts, *(name for names in lists for name in names)])
+        and all(_is_number(each) and each >= 0 for each in numbers)
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _plan(trained: Mapping[str, Sequence[Piece]], model: Path, phones: list[str], minutes: float) -> dict[str, Any]:
@@ -400,6 +445,7 @@ def _plan(trained: Mapping[str, Sequence[Piece]], model: Path, phones: list[str]
     plan = {
         "state": "preparing",
         "line": "",
+        "began": time.time(),
         "model": str(model),
         "epochs": advice.epochs,
         "minutes": minutes,

@@ -1,4 +1,4 @@
-"""The data of a run: checked shards, phones, languages; batches on the device, in chunks of bounded size.
+"""The data of a run: checked features, phones, languages; batches on the device, in chunks of bounded size.
 
 At most ``data.chunk_mib`` of static features are on the device (on a GPU, the host holds as much again in pinned
 memory). If the data fit, they stay there. If not, an epoch is a sequence of chunks of half that size: while the net
@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,11 +25,12 @@ from speechctc.core.devices import give_back_memory
 from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.parallel import ordered
 from speechctc.core.progress import Reporter
-from speechctc.corpora.corpus import LANGUAGES_FILE, count_repeats, read_languages
+from speechctc.corpora.corpus import count_repeats
 from speechctc.ctc.problem import frames_needed
-from speechctc.features.filterbank import Moments
-from speechctc.features.shards import Shard, label_strings, read_split
+from speechctc.features.shards import REMAKE
+from speechctc.features.splits import Recipe, SplitFeatures, read_split
 from speechctc.lm.model import PhoneLM
+from speechctc.model.layers import longest_frames
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.label_rules import choose_folding
 from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits
@@ -156,22 +156,24 @@ def _send(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 class Split:
-    """The utterances of a split's shards, numbered from 0.
+    """The utterances of a split, numbered from 0.
 
     Attributes
     ----------
     ids : list of str
     frames, label_counts : ndarray, shape = (n_utterances,)
+    labels_of_all : Tensor, shape = (total_labels,)
+        Memory-mapped, in their order.
     """
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self.shards = shards
-        self.ids = [id for shard in shards for id in shard.ids]
-        self.frames: Indices = np.concatenate([shard.frames.numpy() for shard in shards])
-        self.label_counts: Indices = np.concatenate([shard.label_counts.numpy() for shard in shards])
-        self._shard = np.repeat(np.arange(len(shards)), [len(shard.ids) for shard in shards])
-        self._frame_start = np.concatenate([starts_of(shard.frames.numpy()) for shard in shards])
-        self._label_start = np.concatenate([starts_of(shard.label_counts.numpy()) for shard in shards])
+    def __init__(self, features: SplitFeatures) -> None:
+        table = features.table
+        self.shards = features.shards
+        self.ids = list(table.ids)
+        self.frames: Indices = features.frames
+        self.label_counts: Indices = table.label_counts.numpy()
+        self.labels_of_all, self._shard, self._frame_start = table.labels, table.shard, features.starts
+        self._label_start = starts_of(self.label_counts)
 
     def __len__(self) -> int:
         """Return the number of utterances."""
@@ -196,8 +198,7 @@ class Split:
     def labels(self, index: int) -> Tensor:
         """Return the labels of one utterance, (n_labels,)."""
         start = int(self._label_start[index])
-        labels: Tensor = self.shards[self._shard[index]].labels
-        return labels[start : start + int(self.label_counts[index])]
+        return self.labels_of_all[start : start + int(self.label_counts[index])]
 
     def read(self, utterances: Indices, into: Tensor) -> Indices:
         """Copy the features of these utterances into `into`, concatenated; return where each begins.
@@ -220,11 +221,8 @@ class Split:
 
     def infeasible(self, stride: int) -> list[int]:
         """Return the utterances that have too few frames for their phones at this time stride."""
-        needed = []
-        for shard in self.shards:
-            needed.append(frames_needed(shard.labels, shard.label_counts).numpy())
-            shard.release()
-        return list(np.flatnonzero(-(-self.frames // stride) < np.concatenate(needed)).tolist())
+        needed = frames_needed(self.labels_of_all, torch.from_numpy(self.label_counts)).numpy()
+        return list(np.flatnonzero(-(-self.frames // stride) < needed).tolist())
 
 
 def starts_of(counts: Indices) -> Indices:
@@ -345,21 +343,8 @@ class Languages:
     numbers: Indices
 
     @classmethod
-    def read(cls, folder: Path, split: str, ids: Sequence[str]) -> Languages:
-        """Read the languages of these utterances from the folder of their features.
-
-        Raises
-        ------
-        InputError
-            The file is not such a table, or lacks one of the utterances.
-        """
-        of_each = [""] * len(ids)
-        if (path := folder / LANGUAGES_FILE).is_file():
-            known = {id: language for part, id, language in read_languages(path) if part == split}
-            if unknown := next((id for id in ids if id not in known), None):
-                what = f"{path}: it lacks the language of {unknown} of {split}"
-                raise InputError(what, "run speechctc extract with this config again")
-            of_each = [known[id] for id in ids]
+    def of(cls, of_each: Sequence[str]) -> Languages:
+        """Return the languages of utterances, given that of each; ``""``: not known."""
         names = sorted(set(of_each))
         places = {name: k for k, name in enumerate(names)}
         numbers = np.array([places[each] for each in of_each], dtype=np.int64)
@@ -414,7 +399,7 @@ class TrainingData:
 
     Attributes
     ----------
-    shards : dict of str to list of Shard
+    features : dict of str to SplitFeatures
     inventory : Inventory
     folding : Folding
     mean, std : Tensor, shape = (channels, static_dims)
@@ -426,29 +411,43 @@ class TrainingData:
     Raises
     ------
     InputError
-        If a shard is missing, damaged or of another config, if a split is empty, or if a chunk is too small.
+        If a file is missing, damaged or of another config, if a split is empty, or if a chunk is too small.
     """
 
     def __init__(self, config: Config, device: torch.device, reporter: Reporter) -> None:
         features = config.features.model_dump(mode="json")
-        self.shards = {split: read_split(config.data.dir / split, features) for split in ("train", "dev")}
-        recipe = self.shards["train"][0].recipe
+        self.features = {split: read_split(config.data.dir / split, features) for split in ("train", "dev")}
+        recipe = self._recipe(config, reporter)
         self.inventory = Inventory(recipe.phone_set, recipe.phones)
         self.folding = choose_folding(config.score.fold, self.inventory)
-        moments = sum((shard.moments for shard in self.shards["train"]), start=Moments.zero(config.features))
-        self.mean, self.std = (each.to(device) for each in moments.normalisation())
-        train, dev = Split(self.shards["train"]), Split(self.shards["dev"])
+        self.mean, self.std = (each.to(device) for each in self.features["train"].moments().normalisation())
+        train, dev = Split(self.features["train"]), Split(self.features["dev"])
         if not len(dev):
             raise InputError(f"{config.data.dir}/dev: no utterance in it", "give a dev split with usable recordings")
         self._held = config.data.chunk_mib * 2**20 // (train.dims * train.dtype.itemsize)
         limits = Limits(config.train.batch_size, config.train.batch_frames, self._held)
+        most = longest_frames(config)
+        short = np.arange(len(dev)) if most is None else _taken(dev, most, "dev", reporter)
         members = _trainable(train, config.model.time_stride, reporter)
-        self.languages = Languages.read(config.data.dir, "train", train.ids)
-        self.dev_languages = Languages.read(config.data.dir, "dev", dev.ids)
+        if most is not None:
+            slowest, _ = config.augment.rates
+            allowed = most if slowest == 1 else int((most - 1.5) * slowest)  # see `Augmenter.most_frames`
+            members = np.intersect1d(members, _taken(train, allowed, "train", reporter))
+        self.languages, self.dev_languages = (Languages.of(each.table.languages) for each in self.features.values())
         self._balance = config.train.balance
         # Each loader counts the other split's frames: either both splits stay on the device or neither.
-        self.dev = Loader(dev, limits, device, other_frames=int(train.frames[members].sum()))
+        self.dev = Loader(dev, limits, device, short, other_frames=int(train.frames[members].sum()))
         self.train = Loader(train, limits, device, members, other_frames=self.dev.frames)
+
+    def _recipe(self, config: Config, reporter: Reporter) -> Recipe:
+        """Return what both splits are made with; warn where dev is heard otherwise than the config says."""
+        recipes = [each.table.recipe for each in self.features.values()]
+        if recipes[0] != recipes[1]:
+            raise InputError(f"{config.data.dir}: train and dev are of two extractions", REMAKE)
+        if (made := recipes[1].dereverb) != (now := config.decode.dereverb):
+            said = f"dev was extracted with decode.dereverb={made}, now it is {now}"
+            reporter.warn(f"{said}: run speechctc extract first, or dev PER is not what evaluate gives")
+        return recipes[0]
 
     def members(self, seed: int) -> Indices:
         """Return the training utterances of the epoch with this seed."""
@@ -457,7 +456,7 @@ class TrainingData:
     @cached_property
     def repeated(self) -> tuple[int, int]:
         """The number of utterances of dev whose labels are also trained on, and of all utterances of dev."""
-        dev, train = (label_strings(self.shards[split]) for split in ("dev", "train"))
+        dev, train = (self.features[split].table.label_strings() for split in ("dev", "train"))
         return count_repeats(dev, train)
 
     def largest_batch(self, plan: EpochPlan, rank: int) -> tuple[int, int]:
@@ -483,6 +482,17 @@ class TrainingData:
         """Bytes of features on the device during training."""
         split = self.train.split
         return min(self._held, self.train.frames + self.dev.frames) * split.dims * split.dtype.itemsize
+
+
+def _taken(split: Split, most: int, name: str, reporter: Reporter) -> Indices:
+    """Return the utterances that a net of one's own takes: those of at most so many frames."""
+    members = np.flatnonzero(split.frames <= most)
+    if longer := [split.ids[index] for index in np.flatnonzero(split.frames > most)]:
+        why = "longer than the net takes, model.longest, or would be when augment.speed slows them down"
+        reporter.warn(f"{plural(len(longer), 'utterance')} of {name} left out, {why}: {first_few(longer, 3)}")
+    if not len(members):
+        raise InputError(f"every utterance of {name} is longer than the net takes", "raise longest of its OwnNet")
+    return members
 
 
 def _trainable(split: Split, stride: int, reporter: Reporter) -> Indices:

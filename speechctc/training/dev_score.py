@@ -193,7 +193,7 @@ def decode_utterance(static: Rows, logits: Rows, gate: ActivityGate, lm: PhoneLM
 
 def _dead_phones(loader: Loader, inventory: Inventory, best: Sequence[float]) -> tuple[str, ...]:
     """Return the phones that are frequent in dev, and the best class of none of its frames."""
-    labels = torch.cat([shard.labels for shard in loader.split.shards])
+    labels = loader.split.labels_of_all
     there = torch.bincount(labels, minlength=len(best)).tolist()
     each = zip(inventory.phones, there[1:], best[1:], strict=True)
     return tuple(phone for phone, count, frames in each if count >= MIN_OCCURRENCES and not frames)

@@ -15,12 +15,13 @@ from speechctc.core.progress import Reporter
 from speechctc.lm.mixture import best_share, mix, respelt
 from speechctc.lm.model import PhoneLM
 from speechctc.model.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
-from speechctc.model.net import ConvCTCNet, build_net, net_of
+from speechctc.model.net import ConvCTCNet, CTCNet, any_net_of, build_any
+from speechctc.model.own import OwnModule, check_own, weights_by_class
 from speechctc.phones.articulation import Match, match_phones
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import TrainingData
 from speechctc.training.distributed import Ranks
-from speechctc.training.optimise import Stage
+from speechctc.training.optimise import Stage, freeze
 from speechctc.training.train_step import TrainStep
 
 ENOUGH = 1000  # utterances of dev that tell the share of an n-gram
@@ -39,6 +40,9 @@ def first_train_step(
     net, source = first_net(config, data.inventory, None if resumed else config.train.init_from, reporter)
     net = net.to(data.mean.device)
     ranks.share_weights(net)
+    if isinstance(net, OwnModule) and (doubt := check_own(net, config, data.mean.device)):
+        reporter.warn(doubt)
+    freeze(net, config.train.freeze)
     train_step = TrainStep(config, net, data.mean, data.std, ranks, reporter)
     if source is not None:
         train_step.normalise_as(source)
@@ -48,7 +52,7 @@ def first_train_step(
 
 def first_net(
     config: Config, inventory: Inventory, model: Path | None, reporter: Reporter
-) -> tuple[ConvCTCNet, Checkpoint | None]:
+) -> tuple[CTCNet, Checkpoint | None]:
     """Build the net with random weights, then load those of another `model` if one is given.
 
     Parameters
@@ -62,7 +66,7 @@ def first_net(
 
     Returns
     -------
-    net : ConvCTCNet
+    net : CTCNet
     source : Checkpoint or None
         The other model.
 
@@ -73,11 +77,12 @@ def first_net(
     """
     source = None
     torch.manual_seed(config.train.seed)
-    net = build_net(config, inventory)
-    if model is None and (config.model.residual, config.model.norm, config.model.init) == (True, "none", "he"):
+    net = build_any(config, inventory)
+    plain = isinstance(net, ConvCTCNet) and model is None
+    if plain and (config.model.residual, config.model.norm, config.model.init) == (True, "none", "he"):
         # The sum over residual layers grows: random outputs are sure and wrong, and where the blank is improbable, a
         # phone may take its place for good. Zeros as in H. Zhang et al., "Fixup initialization", ICLR 2019, section 3.
-        torch.nn.init.zeros_(net.output.weight)
+        torch.nn.init.zeros_(net.get_parameter("output.weight"))
     if model is not None:
         folder = find_pretrained(model, reporter)
         source = load_checkpoint(folder)
@@ -94,24 +99,27 @@ def first_net(
     return net, source
 
 
-def first_lm(data: TrainingData, source: Checkpoint | None, decode: DecodeConfig) -> tuple[PhoneLM | None, float]:
-    """Return the n-gram of a run, and the share in it of the n-gram of the model that the run begins with.
+def first_lms(
+    data: TrainingData, source: Checkpoint | None, decode: DecodeConfig
+) -> list[tuple[PhoneLM | None, float]]:
+    """Return the n-grams that a run may decode with, each with the share in it of the one that the run begins with.
 
-    Where that model has one of the same phones, it is mixed with that of the training labels: few labels tell little of
-    what follows what. The share is the one that makes the labels of dev most probable.
+    Where the model that it begins with has one of the same phones, that is the last; before it comes one that is mixed
+    with that of the training labels, in the share that makes the labels of dev most probable. Few labels tell little of
+    what follows what. Else the only one is that of the training labels.
     """
     own = data.phone_lm(decode.lm_order, decode.lm_cutoff)
     if own is None or own.ngram is None or source is None or source.lm is None or source.lm.ngram is None:
-        return own, 0.0
+        return [(own, 0.0)]
     matches = match_phones(data.inventory.phones, source.inventory.phones)
     there = [matches[phone].phone for phone in data.inventory.phones if phone in matches]
     if sorted(there) != sorted(source.inventory.phones) or len(there) != len(data.inventory.phones):
-        return own, 0.0  # it has no number for each phone here
+        return [(own, 0.0)]  # it has no number for each phone here
     numbers = [1 + there.index(phone) for phone in source.inventory.phones]
     given = PhoneLM.of(respelt(source.lm.ngram, numbers))
     split = data.dev.split
     share = round(best_share(given, own, (split.labels(k).tolist() for k in range(min(len(split), ENOUGH)))), 3)
-    return PhoneLM.of(mix(given.ngram or own.ngram, own.ngram, share)), share
+    return [(PhoneLM.of(mix(given.ngram or own.ngram, own.ngram, share)), share), (given, 1.0)]
 
 
 def find_pretrained(model: Path, reporter: Reporter) -> Path:
@@ -136,7 +144,7 @@ def find_pretrained(model: Path, reporter: Reporter) -> Path:
     return folder
 
 
-def load_pretrained(net: ConvCTCNet, config: Config, inventory: Inventory, source: Checkpoint) -> dict[str, Match]:
+def load_pretrained(net: CTCNet, config: Config, inventory: Inventory, source: Checkpoint) -> dict[str, Match]:
     """Copy another model's weights; of the output layer, those of the blank and of the phones that match.
 
     A phone that the other does not know begins as the nearest that it knows; see `match_phones`.
@@ -156,8 +164,12 @@ def load_pretrained(net: ConvCTCNet, config: Config, inventory: Inventory, sourc
     here = [0, *inventory.encode(matches)]
     there = [0, *source.inventory.encode(match.phone for match in matches.values())]
     weights = net.state_dict()
-    for name, value in net_of(source).state_dict().items():
-        if name.startswith("output."):
+    of_classes = ["output.weight", "output.bias"]
+    if isinstance(net, OwnModule):
+        same = inventory.phones == source.inventory.phones
+        of_classes = [] if same else weights_by_class(config, len(inventory.phones) + 1)
+    for name, value in any_net_of(source).state_dict().items():
+        if name in of_classes:
             weights[name][torch.tensor(here)] = value[torch.tensor(there)]
         else:
             weights[name].copy_(value)

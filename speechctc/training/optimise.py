@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from speechctc.config.schema import TrainConfig
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.optimizers import SGD, AdamW, Optimizer
+from speechctc.model.layers import OWN_PREFIX
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,10 @@ class Stage:
     weight_decay : float
     schedule : str
     warmup_steps : int
+    optimizer_options, schedule_options : dict
+        Of an optimiser or a schedule that is not of the package.
+    rates : dict
+        Factors of the rate, by the names of parameters.
     """
 
     name: str
@@ -39,6 +49,9 @@ class Stage:
     weight_decay: float
     schedule: str
     warmup_steps: int
+    optimizer_options: dict[str, Any] = field(default_factory=dict)
+    schedule_options: dict[str, Any] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -56,8 +69,18 @@ class Stage:
             Fraction of the stage that is done, 0 to 1.
         """
         rise = min(1.0, max((step + 1) / self.warmup_steps, 10 * done)) if self.warmup_steps else 1.0
-        fall = 0.5 * (1 + math.cos(math.pi * done)) if self.schedule == "cosine" else 1.0
-        return self.lr * rise * fall
+        return self.lr * rise * self._factor(step, done)
+
+    @cached_property
+    def _factor(self) -> Callable[[int, float], float]:
+        """The schedule."""
+        if self.schedule == "constant":
+            return lambda step, done: 1.0
+        if self.schedule == "cosine":
+            return lambda step, done: 0.5 * (1 + math.cos(math.pi * done))
+        from speechctc.training.torch_optimizers import schedule  # late: it loads torch's compiler
+
+        return schedule(self.schedule, self.lr, self.schedule_options)
 
 
 def stages(config: TrainConfig, ranks: int = 1, ended: Sequence[int] = ()) -> list[Stage]:
@@ -69,10 +92,11 @@ def stages(config: TrainConfig, ranks: int = 1, ended: Sequence[int] = ()) -> li
     """
     growth = {"none": 1.0, "linear": float(ranks), "sqrt": math.sqrt(ranks)}[config.scale_lr]
     how = (config.optimizer, config.lr * growth, config.weight_decay, config.schedule, config.warmup_steps)
-    found = [Stage("main", 0, config.epochs, *how)]
+    options = config.optimizer_options, config.schedule_options
+    found = [Stage("main", 0, config.epochs, *how, *options, config.rates)]
     if further := config.finetune.epochs:
         how = ("sgd", config.finetune.lr * growth, config.finetune.weight_decay, "constant", 0)
-        found.append(Stage("finetune", config.epochs, further, *how))
+        found.append(Stage("finetune", config.epochs, further, *how, rates=config.rates))
     first = 0
     for k, stage in enumerate(found):
         found[k] = replace(stage, first_epoch=first, epochs=(k < len(ended) and ended[k]) or stage.epochs)
@@ -81,12 +105,71 @@ def stages(config: TrainConfig, ranks: int = 1, ended: Sequence[int] = ()) -> li
 
 
 def build_optimizer(net: nn.Module, stage: Stage) -> Optimizer:
-    """Build the stage's optimiser. Biases and normalisation weights have no weight decay."""
-    groups = [
-        {"params": [p for p in net.parameters() if p.dim() > 1], "weight_decay": stage.weight_decay},
-        {"params": [p for p in net.parameters() if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    return {"adam": AdamW, "sgd": SGD}[stage.optimizer](groups, stage.lr)
+    """Build the stage's optimiser of what is not frozen. Biases and normalisation weights have no weight decay.
+
+    Raises
+    ------
+    InputError
+        A pattern of ``train.rates`` matches no parameter; or an optimiser of torch or the user's does not fit.
+    """
+    scales = {name: 1.0 for name, _ in _named(net)}
+    for pattern, scale in reversed(stage.rates.items()):  # the first that matches is set last
+        scales |= dict.fromkeys(matching(net, pattern, "train.rates"), scale)
+    groups: list[dict[str, Any]] = []
+    for scale in dict.fromkeys([1.0, *scales.values()]):
+        those = [each for name, each in _named(net) if each.requires_grad and scales[name] == scale]
+        weighty, plain = ([each for each in those if (each.dim() > 1) is many] for many in (True, False))
+        groups.append({"params": weighty, "weight_decay": stage.weight_decay, "scale": scale})
+        groups.append({"params": plain, "weight_decay": 0.0, "scale": scale})
+    if (made := {"adam": AdamW, "sgd": SGD}.get(stage.optimizer)) is not None:
+        return made(groups, stage.lr)
+    from speechctc.training.torch_optimizers import torch_optimizer  # late: it loads torch's compiler
+
+    return torch_optimizer(stage.optimizer, groups, stage.lr, stage.optimizer_options)
+
+
+def freeze(net: nn.Module, patterns: Sequence[str]) -> None:
+    """Let parameters stay as they are, and so the statistics of a layer all of whose parameters do.
+
+    Raises
+    ------
+    InputError
+        A pattern matches no parameter, or all of them are frozen.
+    """
+    frozen = {name for pattern in patterns for name in matching(net, pattern, "train.freeze")}
+    for name, parameter in _named(net):
+        if name in frozen:
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in net.parameters()):
+        raise InputError("train.freeze: nothing is left to train", "freeze fewer parameters")
+    for module in net.modules() if frozen else ():
+        own, statistics = [*module.parameters(recurse=False)], list(module.buffers(recurse=False))
+        if own and statistics and not any(each.requires_grad for each in own):
+            module.eval()
+            vars(module)["train"] = lambda mode=True, module=module: module
+
+
+def matching(net: nn.Module, pattern: str, key: str) -> list[str]:
+    """Return the names of parameters that a pattern matches: a name, that of a layer, or one with ``*``.
+
+    Raises
+    ------
+    InputError
+        It matches none; `key` is the config's key that has it.
+    """
+    names = [name for name, _ in _named(net)]
+    found = [name for name in names if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
+    if not found:
+        layers = {name.rsplit(".", depth)[0] for name in names for depth in range(name.count(".") + 1)}
+        near = difflib.get_close_matches(pattern, sorted(layers), 1)
+        fix = f"did you mean {near[0]}?" if near else f"the parameters are {first_few(names)}"
+        raise InputError(f"{key}: no parameter is called {pattern!r:.60}", fix)
+    return found
+
+
+def _named(net: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """Return the parameters by the names that a user has for them."""
+    return [(name.removeprefix(OWN_PREFIX), each) for name, each in net.named_parameters()]
 
 
 class WeightEMA:

@@ -2,6 +2,7 @@
 
 config.yaml      the config as resolved
 run.json         that config, seed, versions, hardware, command lines, data fingerprint
+utterances.json  what it trains and is scored on, by id, to say later what changed
 metrics.jsonl    one line per epoch
 curves.png       the epochs as curves, if matplotlib is installed and train.curves=true
 best/ last/      checkpoints: the lowest dev PER, and the last state saved; best/calibration.json is written last
@@ -9,7 +10,6 @@ best/ last/      checkpoints: the lowest dev PER, and the last state saved; best
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -30,11 +30,12 @@ from speechctc.core.devices import total_memory
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.files import draft_folder, try_lock
 from speechctc.model.checkpoint import LATEST, POINTER, installed, latest_run, provenance
+from speechctc.training.growth import UTTERANCES, Marks, changes, read_marks, remember, write_marks
 
 if TYPE_CHECKING:
     import torch
 
-    from speechctc.features.shards import Shard
+    from speechctc.features.splits import SplitFeatures
 
 
 MAY_CHANGE = tuple(
@@ -71,6 +72,7 @@ class Run:
         self.config = folder / "config.yaml"
         self.metrics = folder / "metrics.jsonl"
         self.record = folder / "run.json"
+        self.utterances = folder / UTTERANCES
         self._draw = draw
         self._begun = False
         self._latest_before: Path | None = None
@@ -111,27 +113,31 @@ class Run:
         what = f"{self.folder}: last/, from which training goes on, is not there; {left}"
         raise InputError(what, f"restore it, or name another folder with --run DIR{fix}")
 
-    def begin(self, config: Config, record: dict[str, Any]) -> None:
+    def begin(self, config: Config, record: dict[str, Any], marks: Mapping[str, Marks]) -> None:
         """Write the config and the run's record, and point ``runs/latest`` to the folder.
 
-        A resumed run keeps its record; the new session is added.
+        A resumed run keeps its record; the new session is added. The features' folder notes the run.
 
-        Raises
-        ------
-        InputError
-            The run was begun with other data.
+        Parameters
+        ----------
+        config : Config
+        record : dict
+            Of `run_record`.
+        marks : mapping of str to mapping of str to str
+            By split, those of `SplitFeatures.marks`.
         """
         whole = {**record, "resumed": []}
         if (stored := self._stored_record()) is not None:
-            self._check_data(stored["data"], record["data"])
             session = {key: value for key, value in record.items() if key not in ("config", "data")}
             whole = {**stored, "config": record["config"], "resumed": [*stored["resumed"], session]}
         files.write_json(self.record, whole)
+        write_marks(self.utterances, marks)
         text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
         files.write_text(self.config, text)
         latest = latest_run()
         self._begun, self._latest_before = True, latest if latest != self.folder.resolve() else None
         point_latest(self.folder)
+        remember(config, marks["dev"])
 
     def abandon(self) -> None:
         """Remove what a session left that ended before it saved any state, so that the next one finds the folder free.
@@ -158,6 +164,7 @@ class Run:
         if self.record.exists() and not self._is_saved():
             self.record.unlink()
             self.config.unlink(missing_ok=True)
+            self.utterances.unlink(missing_ok=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -232,11 +239,27 @@ class Run:
                 return dict(record)
         raise InputError(f"{self.record}: not the record of a run", "restore it, or move it away to have a new one")
 
-    def _check_data(self, stored: dict[str, Any], new: dict[str, Any]) -> None:
-        for split in stored:
-            if stored[split]["sha256"] != new.get(split, {}).get("sha256"):
-                what = f"{self.folder}: the features of {split} are not those this run was begun with"
-                raise InputError(what, "give the data.dir it had, or name another folder with --run DIR")
+    def check_data(self, data: Mapping[str, SplitFeatures]) -> None:
+        """Check that a run that is resumed was begun with these features, labels and phones.
+
+        Raises
+        ------
+        InputError
+            It was not; the error says what changed.
+        """
+        stored = self._stored_record()
+        if stored is None or all(
+            each["sha256"] == data[split].fingerprint()["sha256"] for split, each in stored["data"].items()
+        ):
+            return
+        marks = read_marks(self.utterances)
+        found = {split: changes(marks.get(split, {}), each.marks()) or "as before" for split, each in data.items()}
+        told = "; ".join(f"{split}: {each}" for split, each in found.items())
+        if {*found.values()} == {"as before"}:
+            told = "the phone set is another"
+        what = f"{self.folder}: not the corpus that this run was begun with: {told if marks else 'what is not known'}"
+        weights = f"begin another run with --run DIR; train.init_from={self.best} begins with these weights"
+        raise InputError(what, f"{weights}. Or extract the corpus as it was, and go on")
 
     def _check_same(self, config: Config, stored: dict[str, Any]) -> str:
         """Refuse another config; return which of the settings that may change did, as a line."""
@@ -289,9 +312,7 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 PACKAGES = ("torch", "torchaudio", "numpy", "numba", "safetensors", "soundfile", "rapidfuzz", "pydantic")
 
 
-def run_record(
-    config: Config, shards: Mapping[str, Sequence[Shard]], device: torch.device, ranks: int
-) -> dict[str, Any]:
+def run_record(config: Config, data: Mapping[str, SplitFeatures], device: torch.device, ranks: int) -> dict[str, Any]:
     """Return the resolved config, seed, versions, git revision, hardware, command line and data fingerprint."""
     import torch  # late: a plot of runs needs none
 
@@ -309,20 +330,8 @@ def run_record(
         "git": about["git"],
         "versions": versions,
         "hardware": hardware(device),
-        "data": {split: fingerprint(parts) for split, parts in shards.items()},
+        "data": {split: features.fingerprint() for split, features in data.items()},
         "config": config.to_dict(),
-    }
-
-
-def fingerprint(shards: Sequence[Shard]) -> dict[str, Any]:
-    """Return a checksum of a split's features and labels, with their amount."""
-    digest = hashlib.sha256()
-    for shard in shards:
-        digest.update(f"{shard.path.name} {shard.checksum}\n".encode())
-    return {
-        "sha256": digest.hexdigest(),
-        "utterances": sum(len(shard.ids) for shard in shards),
-        "hours": round(sum(shard.seconds for shard in shards) / 3600, 4),
     }
 
 

@@ -20,6 +20,7 @@ from speechctc.core import files
 from speechctc.core.devices import allow_tf32, autocast, choose_device, held_by_others, resident_memory, total_memory
 from speechctc.core.parallel import only_training
 from speechctc.core.progress import Reporter
+from speechctc.model.layers import is_own, longest_frames
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.distributed import Ranks
 from speechctc.training.initialise import first_train_step
@@ -97,13 +98,18 @@ def estimate(train_step: TrainStep, largest: tuple[int, int], chunk_bytes: int) 
     chunk_bytes : int
         Features held on the device.
     """
-    weights = sum(value.numel() * value.element_size() for value in train_step.net.parameters())
-    state = {"adam": 2, "sgd": 0}[train_step.config.train.optimizer] + (2 if train_step.ema else 0)
+    trained = [value for value in train_step.net.parameters() if value.requires_grad]
+    weights, gradients = (
+        sum(value.numel() * value.element_size() for value in values)
+        for values in (train_step.net.parameters(), trained)
+    )
+    state = {"adam": 2, "sgd": 0}.get(train_step.config.train.optimizer, 2)  # of most of torch's
     on_gpu = train_step.device.type == "cuda"
     activations = _activations(train_step, *largest)
     heap, cuda = 0 if on_gpu else LOADED_LATER + int(FRAGMENTATION * activations), held_by_others(train_step.device)
     graphs = activations if train_step.graphs else 0
-    parts = (weights, weights, state * weights, activations, chunk_bytes, graphs, heap, cuda)
+    optimiser = state * gradients + (2 * weights if train_step.ema else 0)
+    parts = (weights, gradients, optimiser, activations, chunk_bytes, graphs, heap, cuda)
     host = resident_memory() + (pinned(chunk_bytes) if on_gpu else sum(parts) - weights)
     largest_batch = f"{largest[0]} x {largest[1]} frames"
     return MemoryEstimate(*parts, host, total_memory(train_step.device), largest_batch)
@@ -122,16 +128,19 @@ def _activations(train_step: TrainStep, utterances: int, frames: int) -> int:
     device would do without a batch; but its arithmetic is that of torch's compiler, which takes 3 s to load.)
     """
     config = train_step.config
-    frames = utterances * config.train.views * train_step.augmenter.most_frames(frames)
-    (one, _), (two, largest) = (_saved(train_step, count) for count in (1, 2))
+    longest, frames = frames, utterances * config.train.views * train_step.augmenter.most_frames(frames)
+    own = is_own(config.model)
+    probe = train_step.augmenter.most_frames(longest) if own else PROBE  # attention does not grow with the frames alone
+    probe = min(probe, longest_frames(config) or probe)
+    (one, _), (two, largest) = (_saved(train_step, count, probe) for count in (1, 2))
     saved = two - one  # without what does not grow with the batch, such as weights in another precision
     inputs = 4 * config.features.channels * config.features.static_dims
-    logits = 3 * 4 * (train_step.net.output.out_channels / config.model.time_stride)
+    logits = 3 * 4 * (train_step.net.classes / config.model.time_stride)
     waiting = 4 * config.features.static_dims * (config.train.accumulate - 1)  # the other batches of a step
-    return int(frames * ((saved + largest / 2) / PROBE + inputs + logits + waiting))
+    return int(frames * ((saved + largest / 2) / probe + inputs + logits + waiting))
 
 
-def _saved(train_step: TrainStep, utterances: int) -> tuple[int, int]:
+def _saved(train_step: TrainStep, utterances: int, frames: int) -> tuple[int, int]:
     """Run the net on some silence; return the bytes that autograd saves, and those of the largest output of a layer."""
     config, net = train_step.config, train_step.net
     kept: dict[int, Tensor] = {}
@@ -143,13 +152,17 @@ def _saved(train_step: TrainStep, utterances: int) -> tuple[int, int]:
             kept[tensor.untyped_storage().data_ptr()] = alone
         return alone
 
-    def measure(layer: nn.Module, given: Any, output: Tensor) -> None:
-        sizes.append(output.nbytes)
+    def measure(layer: nn.Module, given: Any, output: object) -> None:
+        if isinstance(output, Tensor):
+            sizes.append(output.nbytes)
 
-    hooks = [each.register_forward_hook(measure) for each in net.modules() if isinstance(each, nn.Conv2d)]
-    shape = (utterances, config.features.channels, config.features.static_dims, PROBE)
+    own = is_own(config.model)
+    measured = [each for each in net.modules() if isinstance(each, nn.Conv2d) or (own and not [*each.children()])]
+    hooks = [each.register_forward_hook(measure) for each in measured]
+    statistics = {name: each.clone() for name, each in net.named_buffers()}  # as batch normalisation has
+    shape = (utterances, config.features.channels, config.features.static_dims, frames)
     features = torch.zeros(shape, device=train_step.device).contiguous(memory_format=torch.channels_last)
-    lengths = torch.full((utterances,), PROBE, device=train_step.device)
+    lengths = torch.full((utterances,), frames, device=train_step.device)
     devices = [train_step.device] if train_step.device.type == "cuda" else []
     was_training = net.training
     with (
@@ -159,6 +172,8 @@ def _saved(train_step: TrainStep, utterances: int) -> tuple[int, int]:
     ):
         net.train()(features, lengths)
     net.train(was_training)
+    for name, each in net.named_buffers():
+        each.copy_(statistics[name])
     for hook in hooks:
         hook.remove()
     return sum(tensor.untyped_storage().nbytes() for tensor in kept.values()), max(sizes)

@@ -22,9 +22,11 @@ from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.ctc import check, ctc_loss
+from speechctc.ctc.loss import Reduction
 from speechctc.features.filterbank import frame_mask, net_input
 from speechctc.model.checkpoint import Checkpoint
-from speechctc.model.net import ConvCTCNet
+from speechctc.model.layers import is_own
+from speechctc.model.net import CTCNet
 from speechctc.training.augment import Augmenter
 from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
@@ -41,7 +43,7 @@ class TrainStep:
     Parameters
     ----------
     config : Config
-    net : ConvCTCNet
+    net : CTCNet
     mean, std : Tensor, shape = (channels, static_dims)
     ranks : Ranks
     reporter : Reporter
@@ -61,7 +63,7 @@ class TrainStep:
     """
 
     def __init__(
-        self, config: Config, net: ConvCTCNet, mean: Tensor, std: Tensor, ranks: Ranks, reporter: Reporter
+        self, config: Config, net: CTCNet, mean: Tensor, std: Tensor, ranks: Ranks, reporter: Reporter
     ) -> None:
         self.config, self.net, self.mean, self.std = config, net, mean, std
         self.ranks, self.reporter = ranks, reporter
@@ -74,7 +76,8 @@ class TrainStep:
         self.clock: Callable[[str], AbstractContextManager[Any]] = nullcontext
         self.graphs: StepGraphs | None = None
         # On a GPU what changes from step to step is in tensors, as CUDA graphs keep numbers.
-        self._rate, self._phones = (torch.zeros((), device=self.device) for _ in range(2))
+        self._rates, self._phones = dict[float, Tensor](), torch.zeros((), device=self.device)
+        self._is_own = is_own(config.model)
         self._refused = math.inf  # the fewest padded frames that ran out of memory
 
     def normalise_as(self, model: Checkpoint) -> None:
@@ -88,13 +91,19 @@ class TrainStep:
         self.ema = WeightEMA(self.net, decay) if decay else None
         self.scaler.scale(torch.zeros((), device=self.device))  # else it asks for a batch in the first step
         own_loss = self.config.train.loss_backend in ("auto", "cuda")
-        if self.on_gpu and self.ranks.world_size == 1 and own_loss and not self.config.augment.own:
+        is_ours = own_loss and not self.config.augment.own and not self._is_own and not self.optimizer.of_torch
+        if self.on_gpu and self.ranks.world_size == 1 and is_ours:
             self.graphs = StepGraphs(self.device, self.reporter)  # anew: they hold the optimiser's state
 
     @property
     def on_gpu(self) -> bool:
         """Whether the net is on a GPU."""
         return self.device.type == "cuda"
+
+    @property
+    def _pads(self) -> bool:
+        """Whether batches are padded to few shapes; a net of the user's own may take no more than the longest."""
+        return self.on_gpu and not self._is_own
 
     def step(self, batches: Sequence[Batch], phones: int, rate: float, number: int) -> Tensor:
         """Take step `number` on this rank's batches, as on one; those of all ranks hold `phones` labels in total.
@@ -107,9 +116,8 @@ class TrainStep:
 
     def _take_step(self, batches: Sequence[Batch], phones: int, rate: float, number: int) -> Tensor:
         for group in self.optimizer.param_groups:
-            group["lr"] = self._rate if self.on_gpu else rate
+            group["lr"] = self._rate_of(group.get("scale", 1.0), rate)
         if self.on_gpu:
-            self._rate.fill_(rate)
             self._phones.fill_(phones)
         seed = np.random.SeedSequence([self.config.train.seed, number, self.ranks.rank]).generate_state(2)
         loss = self._gradients(batches, phones, int(seed[0]) << 31 | int(seed[1]) >> 1)
@@ -120,6 +128,14 @@ class TrainStep:
             if self.ema is not None:
                 self.ema.update(self.net, number)
         return loss
+
+    def _rate_of(self, scale: float, rate: float) -> Tensor | float:
+        """Return the learning rate of a group, in a tensor where a CUDA graph may keep it."""
+        if not self.on_gpu or self.optimizer.of_torch:
+            return rate * scale
+        if scale not in self._rates:
+            self._rates[scale] = torch.zeros((), device=self.device)
+        return self._rates[scale].fill_(rate * scale)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return logits of shape (n_batch, max_output_frames, classes) and each utterance's output frames."""
@@ -135,7 +151,7 @@ class TrainStep:
         """
         static, frames = self.augmenter.perturb_speed(batch.static, batch.frames, batch.labels, batch.label_counts)
         augmenter, views = self.augmenter, self.config.train.views
-        if self.on_gpu and static.shape[1] % GPU_FRAMES:
+        if self._pads and static.shape[1] % GPU_FRAMES:
             static = functional.pad(static, (0, 0, 0, -static.shape[1] % GPU_FRAMES))
         static = augmenter.perturb_spectrum(static, frames)
         features = net_input(static, frames, self.mean, self.std, self.config.features)
@@ -148,7 +164,7 @@ class TrainStep:
         """Return each utterance's loss, shape = (n_batch,)."""
         return self._loss(logits, frames, batch, "none")
 
-    def _loss(self, logits: Tensor, frames: Tensor, batch: Batch, reduction: str, scale: float = 1.0) -> Tensor:
+    def _loss(self, logits: Tensor, frames: Tensor, batch: Batch, reduction: Reduction, scale: float = 1.0) -> Tensor:
         sizes = (frames, batch.label_counts)
         backend = self.config.train.loss_backend
         return ctc_loss(logits.transpose(0, 1), batch.labels, *sizes, reduction=reduction, backend=backend, scale=scale)
@@ -218,7 +234,7 @@ class TrainStep:
 
     def _add_gradients(self, batch: Batch, phones: int) -> Tensor:
         """As `_backward`; on a GPU, of a batch in one of a few shapes."""
-        if not self.on_gpu:
+        if not self._pads:
             return self._backward(batch, phones)
         longer, more = -batch.static.shape[1] % GPU_FRAMES, padded_labels(batch.labels.shape[1]) - batch.labels.shape[1]
         static, labels = functional.pad(batch.static, (0, 0, 0, longer)), functional.pad(batch.labels, (0, more))

@@ -19,14 +19,15 @@ from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.metrics.per import PER_MEANS
 from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, load_checkpoint, save_checkpoint
-from speechctc.model.layers import receptive_field
-from speechctc.model.net import net_of, parameter_count
+from speechctc.model.layers import reach
+from speechctc.model.net import any_net_of, parameter_count
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.dev_score import DevScore, constant_loss, score_dev
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Progress, ResumeState
-from speechctc.training.initialise import first_lm, first_train_step
+from speechctc.training.initialise import first_lms, first_train_step
 from speechctc.training.optimise import stages
+from speechctc.training.records import Callbacks, EpochRecord, StepRecord
 from speechctc.training.runs import Run, run_record
 from speechctc.training.sentinel import NetFacts, new_warnings
 from speechctc.training.step_costs import MemoryEstimate, estimate
@@ -55,12 +56,26 @@ class Trainer:
     device : torch.device
     ranks : Ranks
     reporter : Reporter
+    callbacks : Callbacks
+        Called by the main process.
     """
 
-    def __init__(self, config: Config, run: Run, device: torch.device, ranks: Ranks, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        config: Config,
+        run: Run,
+        device: torch.device,
+        ranks: Ranks,
+        reporter: Reporter,
+        callbacks: Callbacks = Callbacks(),  # noqa: B008 - immutable
+    ) -> None:
+        self.callbacks = callbacks if ranks.is_main else Callbacks()
+        self.ended_by = ""  # the callback that ended the training
         self.config, self.run, self.device, self.ranks, self.reporter = config, run, device, ranks, reporter
         self.data = TrainingData(config, device, reporter)
         self._is_saved = resumed = (run.last / "checkpoint.json").exists()
+        if resumed:
+            run.check_data(self.data.features)
         self.ended = [0, 0]  # of each stage, its epochs if train.patience ended it
         self.stages = stages(config.train, ranks.world_size)
         self.stage = self.stages[0]
@@ -70,7 +85,8 @@ class Trainer:
         self._whole = len(self.remaining)  # each epoch has as many, even where they are drawn
         self.stop_status: int | None = None
         self.net_facts = NetFacts.of(config.model, self.data.inventory, constant_loss(self.data, config.model))
-        self.lm, self.lm_share = first_lm(self.data, source, config.decode)
+        self._lms = first_lms(self.data, source, config.decode)
+        self.lm, self.lm_share = self._lms[0]
         self.frequencies = {} if self.lm else {FREQUENCIES: self.data.frequencies()}
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
@@ -81,18 +97,19 @@ class Trainer:
     def train(self) -> DevScore | None:
         """Train until the last stage or ``train.minutes`` ends."""
         self._describe_run()
-        record = run_record(self.config, self.data.shards, self.device, self.ranks.world_size)
+        record = run_record(self.config, self.data.features, self.device, self.ranks.world_size)
         if self.ranks.is_main:
-            self.run.begin(self.config, record)
+            self.run.begin(self.config, record, {name: each.marks() for name, each in self.data.features.items()})
         dev = None
         if self.config.train.init_from is not None and not self.progress.step and math.isinf(self.progress.best_per):
             self._score_beginning()
         while self.progress.epoch < self.last_epoch and not (
-            self._out_of_time() and self.progress.scored == self.progress.step  # not if it was stopped while scoring
+            self._is_over() and self.progress.scored == self.progress.step  # not if it was stopped while scoring
         ):
             self._enter_stage()
             self._epoch()
             dev = self._finish_epoch()
+            self._share_end()
         self.run.close()
         if self.ranks.is_main and dev and min(each["dev_per"] for each in self.run.epochs()) > self.progress.best_per:
             what = f"no epoch was better on dev than {self.config.train.init_from} as it is"
@@ -106,12 +123,20 @@ class Trainer:
         return dev
 
     def _score_beginning(self) -> None:
-        """Score the model that training begins with, as epoch 0: `best/` is never worse on dev than that."""
-        dev = self._evaluate()
-        if dev is None:
-            (status,) = self.ranks.max([self.stop_status or 0])
-            self._stop(int(status))
-        assert dev is not None
+        """Score the model that training begins with, as epoch 0: `best/` is never worse on dev than that.
+
+        Of several n-grams, the run keeps the one with the lowest PER.
+        """
+        scores: list[DevScore] = []
+        for lms in self._lms:
+            self.lm, self.lm_share = lms
+            if (one := self._evaluate()) is None:
+                (status,) = self.ranks.max([self.stop_status or 0])
+                self._stop(int(status))
+            else:
+                scores.append(one)
+        best = min(range(len(scores)), key=lambda k: scores[k].counts.rank)
+        (self.lm, self.lm_share), dev = self._lms[best], scores[best]
         self.progress.score(dev.counts.rank, dev.loss, dev.blank_share)
         line = {"epoch": 0, "step": 0, "dev_per": dev.counts.per}
         self._save_last(line)  # before best/: a run that has best/ alone has lost it
@@ -123,7 +148,9 @@ class Trainer:
         self.reporter.note(f"{told}  dev PER {dev.counts.per:.2f} % *{share if self.lm_share else ''}")
 
     def _ended_early(self) -> str:
-        """Say that the time was up before the last epoch, and what goes on."""
+        """Say what ended the training before the last epoch, and what goes on."""
+        if self.ended_by:
+            return f"{self.ended_by} ended it after {self.progress.epoch} whole epochs of {self.last_epoch}"
         minutes = self.config.train.minutes
         end = f"train.minutes={minutes:g} ended it after {self.progress.epoch} whole epochs of {self.last_epoch}"
         return f"{end}; to go on: --resume with more, as train.minutes={2 * minutes:g}, or 0 for no limit"
@@ -150,7 +177,7 @@ class Trainer:
 
     def _epoch(self) -> None:
         """Train to the end of the epoch or of ``train.minutes``."""
-        if self._out_of_time():
+        if self._is_over():
             return
         self.train_step.net.train()
         progress, plan = self.progress, self.plan()
@@ -169,15 +196,35 @@ class Trainer:
                 loss = self.train_step.step(own, int(phones[these].sum()), rate, progress.step)
                 self._trim_heap()
                 progress.next_step(len(group), float(phones[these].sum()), float(frames[these].sum()), rate)
-                progress.loss += watch.add(where, own, loss)
+                told = watch.add(where, own, loss)
                 now = time.perf_counter()
-                progress.seconds, began = progress.seconds + now - began, now
+                progress.seconds, took, began = progress.seconds + now - began, now - began, now
+                progress.loss += told + self._tell_step(own, told, watch, rate, took)
                 progress.waited, waited = progress.waited + self.data.train.waited - waited, self.data.train.waited
                 advance(len(group), bar_text(progress, rate))
                 if self._between_steps(watch):
                     break
         progress.loss += watch.flush()
         self.train_step.check_labels()
+
+    def _tell_step(self, batches: Sequence[Batch], told: float, watch: LossWatch, rate: float, seconds: float) -> float:
+        """Call `on_step`; return the sum of the losses that were waited for because of it."""
+        if self.callbacks.on_step is None:
+            return 0.0
+        waited_for = watch.flush()
+        phones = sum(int(batch.counts.sum()) for batch in batches)
+        record: StepRecord = {
+            "epoch": self.progress.epoch + 1,
+            "step": self.progress.step,
+            "loss": (told + waited_for) / max(phones, 1),
+            "lr": rate,
+            "phones": phones,
+            "frames": sum(int(batch.lengths.sum()) for batch in batches),
+            "seconds": seconds,
+        }
+        if self.callbacks.on_step(record):
+            self.ended_by = "on_step"
+        return waited_for
 
     def _trim_heap(self) -> None:
         """Return free heap to the system where the process is above its estimate; it would grow for hours."""
@@ -191,6 +238,7 @@ class Trainer:
         """
         elapsed = self._elapsed_before + time.monotonic() - self._session_began
         due = time.monotonic() - self._saved_at >= 60 * self.config.train.save_minutes
+        self._share_end()
         status, save, self.progress.elapsed = self.ranks.max([self.stop_status or 0, due, elapsed])
         if status:
             self.progress.loss += watch.flush()
@@ -198,7 +246,16 @@ class Trainer:
         if save:
             self.progress.loss += watch.flush()
             self._save_last()
-        return self._out_of_time() and self.progress.phones > 0
+        return self._is_over() and self.progress.phones > 0
+
+    def _share_end(self) -> None:
+        """Tell all ranks whether a callback ended the training."""
+        if self.ranks.max([float(bool(self.ended_by))])[0]:
+            self.ended_by = self.ended_by or "the first process"
+
+    def _is_over(self) -> bool:
+        """Return whether the training ends after this step."""
+        return bool(self.ended_by) or self._out_of_time()
 
     def _stop(self, status: int) -> None:
         self._save_last()
@@ -241,9 +298,10 @@ class Trainer:
             self._stop(int(status))
         assert dev is not None
         (loss,) = self.ranks.sum([progress.loss])
-        line = epoch_record(progress, dev, loss, self.train_step)
+        record = epoch_record(progress, dev, loss, self.train_step)
+        line = {**record}  # as the log and checkpoints have it
         alarms = new_warnings(self.run.epochs() if self.ranks.is_main else [], line, self.net_facts)
-        line["alarms"] = " ".join(alarm.kind for alarm in alarms)
+        record["alarms"] = line["alarms"] = " ".join(alarm.kind for alarm in alarms)
         better = progress.score(dev.counts.rank, dev.loss, dev.blank_share)
         if progress.batch >= self.plan().steps:
             progress.next_epoch()
@@ -256,6 +314,8 @@ class Trainer:
         self.reporter.note(*epoch_text(line, last, better).splitlines())
         for alarm in alarms:
             (self.reporter.note if alarm.expected else self.reporter.warn)(alarm.text)
+        if self.callbacks.on_epoch is not None and self.callbacks.on_epoch(record):
+            self.ended_by = "on_epoch"
         return dev
 
     def _record_epoch(self, line: dict[str, Any], better: bool) -> None:
@@ -267,7 +327,7 @@ class Trainer:
     def _load_best(self) -> None:
         """Go on from the best weights, with a new optimiser and a new average."""
         self.ranks.wait()
-        self.train_step.net.load_state_dict(net_of(load_checkpoint(self.run.best)).state_dict())
+        self.train_step.net.load_state_dict(any_net_of(load_checkpoint(self.run.best)).state_dict())
         self.train_step.start_stage(self.stage)
 
     def _end_stage_early(self) -> None:
@@ -340,7 +400,7 @@ class Trainer:
 
     def _load_state(self, checkpoint: Checkpoint) -> None:
         """Set weights, optimizer, and place in the run to those of a checkpoint."""
-        self.train_step.net.load_state_dict(net_of(checkpoint).state_dict())
+        self.train_step.net.load_state_dict(any_net_of(checkpoint).state_dict())
         self.train_step.normalise_as(checkpoint)
         if (
             share := checkpoint.facts.get("lm_share")
@@ -474,15 +534,24 @@ class LossWatch:
 def describe_run(train_step: TrainStep, data: TrainingData) -> str:
     """Return one line on the net, the data and the device; a second on languages, if there are several."""
     config, together = train_step.config, train_step.ranks.world_size
-    field_ms = receptive_field(config.model, config.features) * config.features.shift_ms
+    frozen = sum(each.numel() for each in train_step.net.parameters() if not each.requires_grad)
     hours = data.train.frames * config.features.shift_ms / 3.6e6
     languages = data.languages.describe(data.train.members, config.train.balance)
     return (
-        f"{parameter_count(train_step.net):,} parameters, sees {field_ms:.0f} ms; {len(data.inventory.phones)} phones;"
+        f"{parameter_count(train_step.net):,} parameters{f' and {frozen:,} frozen' if frozen else ''},"
+        f" {_hears(config)}; {len(data.inventory.phones)} phones;"
         f" {len(data.train.members)} utterances, {hours:.2f} h; dev {len(data.dev.members)};"
         f" {train_step.device}{f', {together} processes' if together > 1 else ''}, {train_step.precision}"
         + (f"\n{languages}" if languages else "")
     )
+
+
+def _hears(config: Config) -> str:
+    """Say how much of a recording an output frame depends on."""
+    if config.model.sees == "whole":
+        return f"hears all of at most {config.model.longest:g} s at once: no live sound, no blocks"
+    before, after = reach(config.model, config.features)
+    return f"sees {(before + 1 + after) * config.features.shift_ms:.0f} ms"
 
 
 LEGEND = (
@@ -498,10 +567,10 @@ def bar_text(progress: Progress, rate: float) -> str:
     return f"loss {loss:.3f}{per}  lr {rate:.1e}  {progress.frames / max(progress.seconds, 1e-9):,.0f} frames/s"
 
 
-def epoch_record(progress: Progress, dev: DevScore, loss: float, train_step: TrainStep) -> dict[str, Any]:
+def epoch_record(progress: Progress, dev: DevScore, loss: float, train_step: TrainStep) -> EpochRecord:
     """Return an epoch's line for ``metrics.jsonl``; `loss` is the sum over all ranks."""
-    mean = loss / max(progress.phones, 1)
-    return {
+    mean, norms = loss / max(progress.phones, 1), train_step.norms.summary()
+    record: EpochRecord = {
         "epoch": progress.epoch + 1,
         "step": progress.step,
         "loss": mean,
@@ -512,15 +581,21 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, train_step: Tra
         "entropy": dev.entropy,
         "dead_phones": len(dev.dead_phones),
         "dead_phone_names": " ".join(dev.dead_phones),
-        **({} if dev.dead_pieces is None else {"dead_pieces": dev.dead_pieces}),
-        **({"dev_per_of": dev.languages} if dev.languages else {}),
-        **train_step.norms.summary(),
+        "gradient_norm": norms["gradient_norm"],
+        "gradient_norm_max": norms["gradient_norm_max"],
+        "clipped_share": norms["clipped_share"],
         "lr": progress.rate or float(train_step.optimizer.param_groups[0]["lr"]),
         "frames_per_second": progress.frames / max(progress.seconds, 1e-9),
         "seconds": progress.seconds,
         "waited": progress.waited,
         "minutes": progress.elapsed / 60,
+        "alarms": "",
     }
+    if dev.dead_pieces is not None:
+        record["dead_pieces"] = dev.dead_pieces
+    if dev.languages:
+        record["dev_per_of"] = dev.languages
+    return record
 
 
 def _languages_text(record: dict[str, Any]) -> str:

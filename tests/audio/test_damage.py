@@ -61,7 +61,7 @@ def test_what_a_copy_as_text_took_is_put_back(
     wanted = np.frombuffer(re.sub(rb"\r(?!\n)", b"\n", sound), ">i2" if endian == "BIG" else "<i2")
     assert np.count_nonzero(found.ravel() != wanted) <= 2 * channels * lost
     assert path.read_bytes() == damaged
-    note = sound_file.cut_short(path)
+    note = sound_file.remark(path)
     assert f"copied as text, with line ends changed, and {lost} of its bytes are gone" in note
     assert sound_file.info(path).frames == len(found) and len(sound_file.read(path, RATE)[0]) == len(found)
 
@@ -84,12 +84,12 @@ def test_what_is_cut_off_is_not_mended(tmp_path: Path) -> None:
     sound = song(4, 6)
     whole = write(path, sound, "WAV")
     path.write_bytes(path.read_bytes()[:-3])
-    assert ": cut short: " in sound_file.cut_short(path)  # it has CRs
+    assert ": cut short: " in sound_file.remark(path)  # it has CRs
     without = np.frombuffer(whole.replace(b"\r", b"\x0e"), "<i2")
     write(path, without[:, None], "WAV")
     for cut in (1, 2, 5):
         path.write_bytes(path.read_bytes()[:-cut])
-        assert ": cut short: " in sound_file.cut_short(path)  # it has none, but no place makes it smoother
+        assert ": cut short: " in sound_file.remark(path)  # it has none, but no place makes it smoother
 
 
 def test_a_whole_recording_without_the_byte_is_read_as_it_is(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_whole_recording_without_the_byte_is_read_as_it_is(tmp_path: Path) -> 
     with open_with_libsndfile(path) or pytest.fail("no file") as file:
         assert not isinstance(file, Mended)
         np.testing.assert_array_equal(file.read(dtype="int16"), without)
-    assert sound_file.cut_short(path) == ""
+    assert sound_file.remark(path) == ""
 
 
 @pytest.mark.shared
@@ -123,13 +123,13 @@ def test_an_mp3_that_is_cut_off_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.mp3"
     soundfile.write(path, 0.1 * np.random.default_rng(0).standard_normal(32000), 16000)
     whole = path.read_bytes()
-    assert sound_file.cut_short(path) == ""
+    assert sound_file.remark(path) == ""
     for tag in (b"", b"TAG" + bytes(125)):
         path.write_bytes(whole + tag)
-        assert sound_file.cut_short(path) == ""
+        assert sound_file.remark(path) == ""
     (tmp_path / "b.mp3").write_bytes(whole[: len(whole) // 2])
     said = f"b.mp3: cut short: the header says {len(whole):,} bytes, the file has {len(whole) // 2:,}"
-    assert said in sound_file.cut_short(tmp_path / "b.mp3")
+    assert said in sound_file.remark(tmp_path / "b.mp3")
     assert len(sound_file.read(tmp_path / "b.mp3", 16000)[0]) < 32000
 
 
@@ -146,7 +146,7 @@ def wav_that_says(path: Path, said: int | None, behind: bytes = b"") -> Path:
 
 def test_sound_that_the_header_leaves_out_is_said(tmp_path: Path) -> None:
     short = wav_that_says(tmp_path / "short.wav", 6000)
-    assert "not read whole: the header leaves out 10,000 bytes" in sound_file.cut_short(short)
+    assert "not read whole: the header leaves out 10,000 bytes" in sound_file.remark(short)
     none = wav_that_says(tmp_path / "none.wav", 0)
     with pytest.raises(InputError, match="says no samples, and 16,000 bytes follow it; mend the header"):
         sound_file.read(none, 16000)
@@ -165,4 +165,4 @@ def test_sound_that_the_header_leaves_out_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_chunks_tags_and_filling_behind_the_sound_are_no_sound(tmp_path: Path, behind: bytes) -> None:
-    assert sound_file.cut_short(wav_that_says(tmp_path / "a.wav", None, behind)) == ""
+    assert sound_file.remark(wav_that_says(tmp_path / "a.wav", None, behind)) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 import soundfile
 from pympi import Elan
 
-from speechctc.audio.eaf import Media, find_media, read_eaf
+from speechctc.audio.annotations import choose_tier
+from speechctc.audio.eaf import Media, find_media, origin_of, read_eaf
 from speechctc.core.errors import InputError
 from tests.corpora.eaf_files import letters, write_eaf
 
@@ -82,7 +84,22 @@ def test_slots_without_a_time_are_spread_between_their_neighbours(tmp_path: Path
         (lambda text: text[:-30], "not a file of ELAN"),
         (lambda text: text.replace("ANNOTATION_DOCUMENT", "TEI"), "XML, but not a file of ELAN"),
         (lambda text: text.replace('TIME_SLOT_ID="ts2"', 'TIME_SLOT_ID="ts99"'), "refers to 'ts2', which it does not"),
-        (lambda text: text.replace('TIME_VALUE="250"', 'TIME_VALUE="soon"'), "damaged: invalid literal"),
+        (
+            lambda text: text.replace('TIME_VALUE="250"', 'TIME_VALUE="soon"'),
+            "damaged: the time of ts2 is 'soon', which are no milli",
+        ),
+        (
+            lambda text: text.replace('TIME_VALUE="250"', 'TIME_VALUE="nan"'),
+            "the time of ts2 is 'nan', which are no mil",
+        ),
+        (
+            lambda text: text.replace('TIME_VALUE="250"', ""),
+            r"the first annotation of the tier has no time .*slot ts2 has",
+        ),
+        (
+            lambda text: text.replace("MEDIA_URL=", 'TIME_ORIGIN="x" MEDIA_URL=', 1),
+            "a.wav begins at 'x', which are no mil",
+        ),
         (lambda text: text.replace("<HEADER", '<HEADER TIME_UNITS="PAL-frames"'), "times in PAL-frames"),
         (lambda text: "<!DOCTYPE x [<!ENTITY a 'b'>]>" + text[text.index("<ANN") :], "it has a document type"),
     ],
@@ -101,8 +118,11 @@ def test_annotations_in_a_circle_are_one_line(tmp_path: Path) -> None:
     path = symbolic(tmp_path / "a.eaf")
     text = path.read_text(encoding="utf-8").replace('ANNOTATION_REF="a2"', 'ANNOTATION_REF="a4"')
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="in a circle"):
-        read_eaf(path)
+    tiers = read_eaf(path).tiers
+    assert [tier.name for tier in tiers if tier.problem] == ["phones", "words"]
+    with pytest.raises(InputError, match="damaged: the tier 'words': annotations refer to each other in a circle"):
+        choose_tier(tiers, path, "words")
+    assert [each.label for each in choose_tier(tiers, path, "said").entries] == ["kat", "a"]
 
 
 def test_media_are_found_where_they_are_now(tmp_path: Path) -> None:
@@ -124,3 +144,53 @@ def test_media_are_found_where_they_are_now(tmp_path: Path) -> None:
     assert found() == ("x.wav", 0.0) == found(Media("file:///gone/none.wav", "", 3.0)), "the file's own name"
     with pytest.raises(InputError, match=r"y.eaf: no recording: it names none.wav, which is not beside it"):
         find_media(folder / "y.eaf", [Media("file:///gone/none.wav", "", 0.0)])
+
+
+def test_times_with_a_point_and_an_origin_with_one(tmp_path: Path) -> None:
+    path = write_eaf(tmp_path / "a.eaf", {"p": letters("xy", 250)})
+    text = path.read_text(encoding="utf-8").replace('TIME_VALUE="250"', 'TIME_VALUE="250.4"')
+    path.write_text(text.replace("MEDIA_URL=", 'TIME_ORIGIN="1500.5" MEDIA_URL=', 1), encoding="utf-8")
+    (tier,), (media,) = read_eaf(path)
+    assert min(tier.entries).start == pytest.approx(0.2504) and media.origin == pytest.approx(1.5005)
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ('"SLOT"', "the last annotation of the tier has no time .its time slot SLOT has no TIME_VALUE"),
+        ('"SLOT" TIME_VALUE="0,8"', "the time of SLOT is '0,8', which are no milliseconds"),
+        ('"other" TIME_VALUE="800"', "refers to 'SLOT', which it does not have"),
+    ],
+)
+def test_what_is_wrong_in_a_tier_is_no_reason_to_refuse_another(tmp_path: Path, new: str, said: str) -> None:
+    path = write_eaf(tmp_path / "a.eaf", {"notes": [(700, 800, "hm")], "p": letters("xy", 100)})
+    text = path.read_text(encoding="utf-8")
+    found = re.search(r'"(ts\d+)" TIME_VALUE="800"', text)
+    assert found
+    path.write_text(text.replace(found[0], new.replace("SLOT", found[1])), encoding="utf-8")
+    tiers = read_eaf(path).tiers
+    assert [each.label for each in choose_tier(tiers, path, "p").entries] == ["x", "y"]
+    with pytest.raises(InputError, match=f"a.eaf: damaged: the tier 'notes': .*{said.replace('SLOT', found[1])}"):
+        choose_tier(tiers, path, "notes")
+
+
+def test_the_times_that_nobody_set_are_named(tmp_path: Path) -> None:
+    path = write_eaf(tmp_path / "a.eaf", {"p": [(0, 400, "a"), (400, 500, "b"), (500, 900, "c")]})
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(' TIME_VALUE="400"', "").replace(' TIME_VALUE="500"', ""), encoding="utf-8")
+    (tier,) = read_eaf(path).tiers
+    assert "'p' has 4 time slots without a time (ts" in tier.note and not tier.problem
+    assert not read_eaf(symbolic(tmp_path / "b.eaf")).tiers[1].note  # symbolic tiers have none by their kind
+
+
+def test_the_origin_is_that_of_the_recording_that_is_read() -> None:
+    video, sound = Media("file:///gone/talk.mp4", "", 5.0), Media("file:///gone/talk.wav", "", 0.0)
+    eaf = Path("talk.eaf")
+    assert origin_of(eaf, [video, sound], Path("talk.wav")) == (0.0, "")
+    assert origin_of(eaf, [video, sound], Path("talk.mp4")) == (5.0, "")
+    origin, note = origin_of(eaf, [video, sound], Path("talk.flac"))  # made of one of them, and nobody says of which
+    assert origin == 0.0 and "talk.wav from 0 s on, and to talk.mp4 from 5 s: the first is taken for talk.flac" in note
+    assert origin_of(eaf, [video], Path("talk.flac")) == (5.0, "")
+    origin, note = origin_of(eaf, [video], Path("other.wav"))
+    assert origin == 0.0 and "links to talk.mp4 from 5 s on, and not to other.wav" in note
+    assert origin_of(eaf, [sound], Path("other.wav")) == (0.0, "")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.recordings import ENDINGS, Recording, Siblings, find_recordings, ids, left_out
+from speechctc.audio.recordings import ENDINGS, Recording, Siblings, find_recordings, ids, left_out, names_of
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
@@ -146,8 +146,8 @@ def test_a_name_in_other_case_is_taken_where_it_alone_can_be_meant(here: Path) -
 def test_among_recordings_that_are_named(here: Path) -> None:
     touch("labels/s.lab")
     at = Path("labels/S.wav")
-    assert Siblings().find(at, [".lab"], {"S"}) == Path("labels/s.lab")
-    assert Siblings().find(at, [".lab"], {"S", "s"}) is None
+    assert Siblings().find(at, [".lab"], names_of(["S.wav"])) == Path("labels/s.lab")
+    assert Siblings().find(at, [".lab"], names_of(["S.wav", "s.flac"])) is None
 
 
 def test_a_name_in_another_unicode_form_is_taken_where_it_alone_can_be_meant(here: Path) -> None:

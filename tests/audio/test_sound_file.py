@@ -127,7 +127,7 @@ def test_an_ogg_cut_short_can_be_told(tmp_path: Path, subtype: str, share: float
     soundfile.write(path, np.random.default_rng(0).uniform(-0.3, 0.3, 192000), 48000, format="OGG", subtype=subtype)
     part.write_bytes(path.read_bytes()[: round(share * path.stat().st_size)])
     assert 0 < sound_file.read(part, 16000)[1] < 4
-    assert "part.ogg: cut short" in sound_file.cut_short(part) and sound_file.cut_short(path) == ""
+    assert "part.ogg: cut short" in sound_file.remark(part) and sound_file.remark(path) == ""
 
 
 @pytest.mark.parametrize("format", ["WAV", "AIFF", "NIST"])
@@ -137,8 +137,8 @@ def test_a_wav_cut_short_is_read_as_far_as_it_goes_and_can_be_told(tmp_path: Pat
     half.write_bytes(path.read_bytes()[:16100])
     samples, seconds = sound_file.read(half, 16000)
     assert 7500 <= len(samples) <= 8050 and seconds == len(samples) / 16000
-    assert "half.wav: cut short: the header says 32,0" in sound_file.cut_short(half)
-    assert sound_file.cut_short(path) == ""
+    assert "half.wav: cut short: the header says 32,0" in sound_file.remark(half)
+    assert sound_file.remark(path) == ""
 
 
 def test_a_streamed_wav_header_promises_nothing(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_streamed_wav_header_promises_nothing(tmp_path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[4:8] = raw[40:44] = b"\xff" * 4
     path.write_bytes(raw)
-    assert sound_file.cut_short(path) == ""
+    assert sound_file.remark(path) == ""
     assert sound_file.read(path, 16000)[1] == 0.1
 
 
@@ -260,7 +260,7 @@ def test_several_recordings_in_a_file_are_refused(tmp_path: Path, ending: str) -
     for k, joined in enumerate((pieces, [pieces[0]] * 3)):  # copies of a stream have one serial number
         path = tmp_path / f"joined{k}.{ending}"
         path.write_bytes(b"".join(piece.read_bytes() for piece in joined))
-        for act in (sound_file.info, sound_file.cut_short, read):
+        for act in (sound_file.info, sound_file.remark, read):
             with pytest.raises(
                 InputError, match=rf"joined{k}.{ending}: 3 recordings in one file; divide it, or convert"
             ):

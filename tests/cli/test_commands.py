@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +41,8 @@ def test_the_help_of_no_command_loads_a_stage() -> None:
     code += "    sys.argv = ['speechctc', *words, '--help']\n"
     code += "    try:\n        main()\n    except SystemExit as left:\n        assert not left.code\n"
     code += "loaded = [name for name in sys.modules if name.startswith('speechctc.')]\n"
-    code += "early = ('core', 'core.parallel', 'core.errors', 'core.bundled', 'inference', 'inference.formats')\n"
+    code += "early = ('audio', 'audio.tracks', 'core', 'core.parallel', 'core.errors', 'core.bundled', "
+    code += "'core.standard_streams', 'inference', 'inference.formats')\n"
     code += "assert all(name.split('.')[1] == 'cli' or name.partition('.')[2] in early for name in loaded), loaded\n"
     code += "assert not {'torch', 'numpy', 'yaml'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -56,7 +56,7 @@ def test_version_and_config(speechctc: Command) -> None:
 
 
 def test_extract_says_what_it_made_and_does_nothing_twice(speechctc: Command, there: Path) -> None:
-    shards = sorted((there / "features").rglob("*.safetensors"))
+    shards = sorted((there / "features" / "store").glob("*.safetensors"))
     before = [path.stat().st_mtime_ns for path in shards]
     done = speechctc("extract", "--config", "tones.yaml")
     assert done.status == 0
@@ -122,7 +122,6 @@ def test_evaluate_on_another_table_with_another_folding(speechctc: Command, ther
         (("train", "--config", "tones.yaml"), "exists already"),
         (("train", "--config", "tones.yaml", "--run", "r2", "features.mels=21"), "features.mels=20 (now 21)"),
         (("train", "--config", "tones.yaml", "--run", "r3", "data.dir=none"), "speechctc extract"),
-        (("extract", "--config", "tones.yaml", "features.mels=21"), "made with another config"),
         (("extract", "--config", "tones.yaml", "corpus.tables.train=none.tsv"), "none.tsv"),
         (("extract", "--config", "tones.yaml", "corpus.kind=timit", "corpus.root=."), "TRAIN"),
         (("extract", "--config", "tones.yaml", "corpus.kind=timit", "corpus.root=nowhere"), "nowhere"),
@@ -158,13 +157,17 @@ def test_extract_counts_and_lists_what_it_skips(speechctc: Command, here: Path) 
 def test_extraction_goes_on_and_redoes_only_what_changed(speechctc: Command, here: Path) -> None:
     config = write_config(here, train=6, held_out=3)
     assert "12 utterances extracted" in speechctc("extract", "--config", config).err
-    shutil.rmtree("features/dev")
-    assert "3 utterances extracted, 9 there already" in speechctc("extract", "--config", config).err
+    Path("features/dev.safetensors").unlink()
+    assert "0 utterances extracted, 12 there already" in speechctc("extract", "--config", config).err
+    (shard,) = Path("features/store").glob("*.safetensors")
     soundfile.write("audio/2-000.wav", speak(["low"] * 9, np.random.default_rng(0)), 16000)
-    assert "3 utterances extracted, 9 there already" in speechctc("extract", "--config", config).err
-    (shard,) = Path("features/train").glob("*.safetensors")
+    assert "1 utterance extracted, 11 there already" in speechctc("extract", "--config", config).err
     shard.write_bytes(shard.read_bytes()[:-10])
-    assert "6 utterances extracted, 6 there already" in speechctc("extract", "--config", config).err
+    done = speechctc("extract", "--config", config)
+    assert "11 utterances extracted, 1 there already" in done.err and f"{shard.name}; speechctc" in done.err
+    assert "0 utterances extracted, 12 there already" in speechctc("extract", "--config", config, "--prune").err
+    assert not shard.exists()
+    assert "damaged" not in speechctc("extract", "--config", config).err
 
 
 def test_a_recording_that_vanishes_during_extraction_is_taken_when_it_is_back(
@@ -184,5 +187,5 @@ def test_a_recording_that_vanishes_during_extraction_is_taken_when_it_is_back(
     assert done.status == 0 and "0-004.wav: no such file" in done.out
     Path("away.wav").rename(lost)
     done = speechctc("extract", "--config", config)
-    assert "6 utterances extracted, 6 there already" in done.err and "skipped u0-004" not in done.out
+    assert "1 utterance extracted, 11 there already" in done.err and "skipped u0-004" not in done.out
     assert "0 utterances extracted, 12 there already" in speechctc("extract", "--config", config).err

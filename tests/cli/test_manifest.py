@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.recordings import Recording
+from speechctc.audio.tracks import Channel, Track
 from speechctc.core.errors import InputError
 from speechctc.core.files import sha256
 from speechctc.inference import output
 from speechctc.inference.decoder import Decoder
+from speechctc.inference.manifest import Manifest
 from speechctc.inference.recogniser import Recogniser
 from tests.command import Command, one_line_error
 from tests.tiny_model import write_song
@@ -170,6 +173,51 @@ def test_measures_are_continued(speechctc: Command, talks: Path) -> None:
     assert [("error" in each) for each in lines()] == [False, False, False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("form", "file"), [("csv", "m.csv"), ("csv-bom", "m.csv"), ("tsv", "m.tsv"), ("xlsx", "m.xlsx")]
+)
+def test_measures_in_each_format_are_continued(speechctc: Command, talks: Path, form: str, file: str) -> None:
+    pytest.importorskip("parselmouth")
+    for name in SONGS:
+        grid = textgrid_text(0.1, {"phones": [Interval(0.02, 0.08, "low")]})
+        (talks / f"{name}.TextGrid").write_text(grid, encoding="utf-8")
+    rows = [f"{name}\ttalks/{name}.wav\t{name}\tf\tlow\n" for name in SONGS]
+    table = Path("t.tsv")
+    table.write_text("id\taudio\tspeaker\tsex\tphones\n" + "".join(rows))
+    run = ("measure", table, "--textgrids", "talks", "--maximum-formant", "sex", "--format", form)
+    kept = (*run, "--out", file, "--manifest", "run.jsonl", "--resume")
+    assert speechctc(*kept).status == 0 and len(lines()) == 4
+    table.write_text(table.read_text().replace("\tc\tf\t", "\tc\tm\t"))  # what was a woman's is a man's
+    Path(file).unlink()
+    assert speechctc(*kept).status == 0
+    assert [each["name"] for each in lines()[4:]] == (list("abcd") if form == "xlsx" else ["c"])
+    assert speechctc(*run, "--out", f"whole{Path(file).suffix}").status == 0
+    assert values_of(Path(file)) == values_of(Path(f"whole{Path(file).suffix}"))
+
+
+def values_of(table: Path) -> Any:
+    """Return what is in a table: the bytes of a text, the rows of a workbook."""
+    if table.suffix != ".xlsx":
+        return table.read_bytes()
+    openpyxl = pytest.importorskip("openpyxl")
+    return [*openpyxl.load_workbook(table)["phones"].iter_rows(values_only=True)]
+
+
+def test_a_manifest_tells_sound_tracks_and_channels_apart(here: Path) -> None:
+    write_song(here / "a.wav", ["low"])
+    channels: list[Channel | None] = [None, 1, Track(1), Track(2), Track(2, 1)]
+    recordings = [Recording(Path("a.wav"), Path("a"), channel) for channel in channels]
+    written, read = Manifest(Path("run.jsonl")), Manifest(Path("run.jsonl"), resume=True)
+    written.begin(recordings, lambda each: "", None)
+    for recording in recordings[1::2]:
+        written.add(recording, rows="a row")
+    written.end()
+    read.begin(recordings, lambda each: "", None)
+    assert [read.is_done(each) for each in recordings] == [False, True, False, True, False]
+    assert read.kept(recordings[3]).text == "a row"
+    read.end()
+
+
 def test_two_runs_do_not_write_one_manifest_and_others_files_are_no_manifests(
     speechctc: Command, talks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,8 +231,6 @@ def test_two_runs_do_not_write_one_manifest_and_others_files_are_no_manifests(
             with pytest.raises(InputError, match="another run writes this manifest"):
                 output.check_out([], output.OutputOptions(manifest=Manifest(Path("run.jsonl"), True)))
         return decode(self, *given)
-
-    from speechctc.inference.manifest import Manifest
 
     monkeypatch.setattr(Decoder, "decode_one", decode_one)
     assert speechctc(*run).status == 0 and second

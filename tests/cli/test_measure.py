@@ -7,6 +7,7 @@ import io
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.pages.figures import draw_measures
+from speechctc.core.errors import InputError
+from speechctc.pages.figures import bark, draw_measures, measures_figure, vowel_places
+from speechctc.stages.maximum_formant import read_maximum_formants
 from speechctc.stages.measure import Praat, PraatSettings
 from tests.command import Command, one_line_error
 
@@ -206,6 +209,118 @@ def test_a_picture_by_speaker(speechctc: Command, here: Path) -> None:
     assert drawn.startswith(b"%PDF") and len(drawn) > 5000
 
 
+def chart_rows(count: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Return rows of two vowels whose F2 and F1 are normal, by two speakers."""
+    random, rows = np.random.default_rng(seed), list[dict[str, Any]]()
+    for speaker in ("anna", "ben"):
+        for phone, mean in (("i", (2200, 300)), ("a", (1300, 800))):
+            places = random.multivariate_normal(mean, [[90**2, 1500], [1500, 40**2]], count)
+            rows += ({"phone": phone, "speaker": speaker, "duration": 0.1, "f1_mid": y, "f2_mid": x} for x, y in places)
+    return rows
+
+
+def test_an_ellipse_holds_95_of_100_tokens_and_an_outlier_changes_nothing() -> None:
+    rows = [row for row in chart_rows(20_000) if row["speaker"] == "anna"]
+    place = vowel_places(rows, {"i", "a"})["i"]
+    assert place.axes is not None and place.mean == pytest.approx([2200, 300], rel=0.01)
+    inside = ((np.linalg.inv(place.axes.T) @ (place.tokens - place.mean).T) ** 2).sum(0) <= 1
+    assert inside.mean() == pytest.approx(0.95, abs=0.005) and len(place.outliers) < 4
+    few = rows[:30]
+    odd = {**few[0], "f1_mid": 1900.0, "f2_mid": 5000.0}
+    before, after = (vowel_places(each, {"i", "a"})["i"] for each in (few, [*few, odd]))
+    np.testing.assert_allclose(after.ellipse(), before.ellipse())
+    assert after.outliers.tolist() == [[5000.0, 1900.0]]
+    assert vowel_places(few[:4], {"i"})["i"].axes is None
+    hertz = np.array([100.0, 500.0, 1500.0, 3500.0])  # and back by the inverse formula of the same paper
+    np.testing.assert_allclose(1960 * (bark(hertz) + 0.53) / (26.28 - bark(hertz)), hertz)
+
+
+def test_axes_run_as_on_the_chart_without_outliers_and_vowels_have_colours() -> None:
+    pytest.importorskip("matplotlib")
+    rows = chart_rows(30)
+    rare = {**rows[0], "phone": "u", "f1_mid": 4000.0, "f2_mid": 5400.0}  # the only one of its vowel
+    limits = []
+    for given in (rows, [*rows, rare, {**rows[0], "f1_mid": 1900.0, "f2_mid": 5000.0}]):
+        figure = measures_figure(given, {"i", "a", "u"})
+        first, second = figure.subfigs[0].axes[:2]
+        assert first.xaxis_inverted() and first.yaxis_inverted() and first.get_xlim() == second.get_xlim()
+        limits.append((*first.get_xlim(), *first.get_ylim()))
+        colours = {text.get_text(): text.get_color() for text in first.texts}
+        assert len({*colours.values()}) == len(colours) >= 2
+        assert colours == {text.get_text(): text.get_color() for text in second.texts} | colours
+        assert "ellipse of 95 %" in figure.subfigs[0].get_suptitle()
+    assert limits[0][0] < 3000 and limits[0][2] < 1200
+    assert max(limits[1][0], 0) < 3000 and limits[1][2] < 1200
+    assert "2 outliers not counted" in first.get_title(loc="left")
+    in_bark = measures_figure(rows, {"i", "a"}, in_bark=True).subfigs[0]
+    assert in_bark.axes[0].get_xlim()[0] < 16 and in_bark.get_supxlabel() == "F2, Bark"
+
+
+def test_tables_for_excel_have_the_same_values(speechctc: Command, here: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    write_vowels(here / "=1/v.wav", 120.0, 4)
+    for name in ("m.csv", "m.bom.csv", "m.xlsx", "m.tsv"):
+        assert speechctc("measure", ".", "--out", name).status == 0
+    plain, marked = (here / "m.csv").read_bytes().decode(), (here / "m.bom.csv").read_bytes().decode()
+    assert marked[0] == "\ufeff" and marked[1:].replace("'=1", "=1") == plain and ",'=1," in marked
+    assert (here / "m.tsv").read_text().splitlines() == [line.replace(",", "\t") for line in plain.splitlines()]
+    head, *rows = openpyxl.load_workbook(here / "m.xlsx")["phones"].iter_rows(values_only=True)
+    assert list(head) == plain.splitlines()[0].split(",")
+    for cells, row in zip(rows, csv.DictReader(io.StringIO(plain)), strict=True):
+        for cell, text in zip(cells, row.values(), strict=True):
+            assert cell is None if text == "" else float(cell) == float(text) if text[0].isdigit() else cell == text
+    done = speechctc("measure", ".", "--format", "csv-bom,xlsx", "--out", "each/")
+    assert done.status == 0 and {each.name for each in (here / "each/=1").iterdir()} >= {"v.bom.csv", "v.xlsx"}
+    assert speechctc("measure", ".", "--format", "csv-bom").out.encode() == marked.encode()
+
+
+def test_the_maximum_formant_of_each_speaker(speechctc: Command, here: Path) -> None:
+    for name in ("anna", "ben", "kim"):
+        write_vowels(here / f"rec/{name}/v.wav", 150.0, 3)
+    of = {
+        hertz: speechctc("measure", "rec", "--maximum-formant", hertz).out.splitlines() for hertz in (5000, 5500, 8000)
+    }
+    done = speechctc("measure", "rec", "--maximum-formant", "5500", "--maximum-formant", "ben=5000,kim=8000")
+    assert done.status == 0 and "5500 Hz for anna, 5000 Hz for ben" in done.err
+    lines = done.out.splitlines()
+    assert lines[0] == of[5000][0]
+    assert lines[1:] == of[5500][1:4] + of[5000][4:7] + of[8000][7:10]
+    assert [row["maximum_formant"] for row in csv.DictReader(lines)] == ["5500.00"] * 3 + ["5000.00"] * 3 + [
+        "8000.00"
+    ] * 3
+    assert of[5000][4:7] != of[5500][4:7]
+    (here / "people.csv").write_text("speaker;sex\nanna;F\nben;male\n")
+    by_sex = speechctc("measure", "rec", "--maximum-formant", "people.csv")
+    assert by_sex.out.splitlines()[1:] == of[5500][1:4] + of[5000][4:7] + of[5500][7:10]
+    assert "no sex is known of kim" in by_sex.err
+    rows = [f"{name}\trec/{name}/v.wav\t{name}\t{sex}\ta" for name, sex in (("anna", "f"), ("ben", "m"), ("kim", "f"))]
+    (here / "t.tsv").write_text("\n".join(["id\taudio\tspeaker\tsex\tphones", *rows]))
+    for name in ("anna", "ben", "kim"):
+        shutil.copy(here / f"rec/{name}/v.TextGrid", here / f"{name}.TextGrid")
+    (here / "grids").mkdir()
+    for name in ("anna", "ben", "kim"):
+        (here / f"{name}.TextGrid").rename(here / f"grids/{name}.TextGrid")
+    told = speechctc("measure", "t.tsv", "--textgrids", "grids", "--maximum-formant", "sex,kim=8000")
+    assert told.out.splitlines()[1:] == of[5500][1:4] + of[5000][4:7] + of[8000][7:10], told.err
+    wrong = one_line_error(speechctc("measure", "rec", "--maximum-formant", "bob=5000"))
+    assert "bob=5000: no such speaker; name one of the speakers: anna, ben, kim" in wrong
+
+
+def test_a_table_of_maximum_formants_is_read_whole_or_refused(here: Path) -> None:
+    (here / "p.tsv").write_text("speaker\tmaximum_formant\tsex\nAnna\t5300\tf\nBen\t\tm\n")
+    found = read_maximum_formants(["p.tsv", "male=4900", "5200"], {})
+    assert [found.of(name) for name in ("Anna", "Ben", "Kim")] == [5300, 4900, 5200]
+    for text, said in (
+        ("name\tsex\na\tf\n", "no columns speaker"),
+        ("speaker\tsex\na\tx\n", "line 2: the sex 'x' is not known"),
+        ("speaker\tmaximum_formant\na\t5e1\n", "line 2: 5e1: below 1000 Hz"),
+        ("speaker\tmaximum_formant\na\t5000\na\t5500\n", "a has 5000 and 5500 Hz"),
+    ):
+        (here / "q.tsv").write_text(text)
+        with pytest.raises(InputError, match=said):
+            read_maximum_formants(["q.tsv"], {})
+
+
 @pytest.mark.parametrize("form", ["png", "svg", "pdf"])
 def test_a_pair_of_dollars_is_drawn_as_it_is(form: str) -> None:
     pytest.importorskip("matplotlib")
@@ -225,6 +340,15 @@ def test_a_pair_of_dollars_is_drawn_as_it_is(form: str) -> None:
         (("v.wav", "--pitch-floor", "700"), "not below --pitch-ceiling"),
         (("v.wav", "--plot", "m.gif"), "not the ending of a picture"),
         (("v.wav", "--out", "m.docx"), "name a file .csv"),
+        (("v.wav", "--out", "m.TextGrid"), "name a file .csv"),
+        (("v.wav", "--format", "textgrid"), "choose from: csv, csv-bom, tsv, xlsx"),
+        (("v.wav", "--bark"), "--plot"),
+        (("v.wav", "--maximum-formant", "500"), "below 1000 Hz"),
+        (("v.wav", "--maximum-formant", "women"), "not a frequency"),
+        (("v.wav", "--maximum-formant", "anna=5000"), "the recordings have no speakers"),
+        (("v.wav", "--maximum-formant", "sex"), "the sex of no speaker is known"),
+        (("v.wav", "--maximum-formant", "5000,5500"), "5000 and 5500 are for all"),
+        (("v.wav", "--maximum-formant", "no.tsv"), "no.tsv: no such file"),
     ],
 )
 def test_bad_input_is_one_line(speechctc: Command, here: Path, given: tuple[str, ...], message: str) -> None:

@@ -125,6 +125,22 @@ def test_recordings_of_one_name_stay_apart(speechctc: Command, here: Path) -> No
     ]
 
 
+@pytest.mark.skipif(not shutil.which("ffmpeg"), reason="ffmpeg is not installed")
+def test_a_sound_track_of_a_video_is_chosen_and_the_others_are_told(speechctc: Command, here: Path) -> None:
+    two_speakers(here / "a.wav")
+    maps = "-filter_complex channelsplit=channel_layout=stereo[l][r] -map [l] -map [r] -c:a pcm_s16le".split()
+    subprocess.run(["ffmpeg", "-v", "error", "-i", "a.wav", *maps, "two.mkv"], cwd=here, check=True)
+    first = speechctc("decode", "two.mkv")
+    assert first.out.split() == SONG
+    assert "two.mkv: it has 2 sound tracks; the first is read, --track" in first.err
+    second = speechctc("decode", "two.mkv", "--track", 2, "--format", "json")
+    (entry,) = json.loads(second.out)
+    assert entry["phones"] == SONG[::-1] and entry["track"] == 2 and "channel" not in entry
+    assert "sound tracks" not in second.err
+    assert speechctc("decode", "two.mkv", "--track", 2, "--format", "json", "--shard", "1/1").out == second.out
+    assert "two.mkv: no track 3, it has 2 sound tracks" in one_line_error(speechctc("decode", "two.mkv", "--track", 3))
+
+
 def test_two_speakers_on_two_channels_are_told_and_taken_apart(speechctc: Command, here: Path) -> None:
     two_speakers(here / "a.wav")
     mixed = speechctc("decode", "a.wav")
@@ -172,7 +188,10 @@ def test_a_tier_of_phones_is_a_transcript_and_words_are_no_phones(speechctc: Com
     assert speechctc("align", "in/0.wav", "--transcripts", "in/0.TextGrid", "--tier", "sounds").status == 0
     Path("in/0.txt").write_text("She had your dark suit in greasy wash water all year.\n")
     said = speechctc("align", "in/0.wav", "--transcripts", "in/0.txt").err
-    assert "the label 'She' is not in the phone set" in said and "high low mid top; --words reads words" in said
+    assert (
+        "the label 'She' is not in the phone set" in said
+        and "high low mid top; --ignore leaves labels out, and --words reads words" in said
+    )
 
 
 @pytest.mark.parametrize("command", ["decode", "evaluate", "calibrate", "export", "align"])

@@ -10,8 +10,9 @@ import torch
 
 from speechctc.config.load import load_config
 from speechctc.config.schema import Config
-from speechctc.features.shards import read_split
+from speechctc.features.splits import read_split
 from speechctc.stages.extract import extract
+from speechctc.training.batches import Split
 from tests.tones import RATE, speak
 from tests.train_helpers import Recorder
 
@@ -73,8 +74,8 @@ def test_one_channel_gives_the_features_of_that_channel_alone(tmp_path: Path) ->
     made = {}
     for name, train in rows.items():
         loaded, said = run(write_tables(tmp_path, train, "left.wav,low,"), f"data.dir={tmp_path / name}")
-        (shard,) = read_split(tmp_path / name / "train", loaded.features.model_dump(mode="json"))
-        made[name] = shard.static.clone()
+        split = Split(read_split(tmp_path / name / "train", loaded.features.model_dump(mode="json")))
+        made[name] = torch.cat([split.static(index) for index in range(len(split))])
         assert not any("different sounds" in line for line in said)
     assert torch.equal(made["by the table"], made["alone"])
 
@@ -85,9 +86,9 @@ def test_channels_that_differ_are_told_and_another_channel_is_extracted_anew(tmp
     _, said = run(config)
     (warning,) = [line for line in said if "different sounds" in line]
     assert "1 (both.wav); corpus.channel=1 reads the first" in warning
-    _, said = run(config, "corpus.channel=1")
+    _, said = run(config, "corpus.channel=1")  # both's first channel is there, by the table
     assert not any("different sounds" in line for line in said)
-    assert any(line.startswith("4 utterances extracted, 0 there") for line in said)
+    assert any(line.startswith("2 utterances extracted, 2 there") for line in said)
 
 
 def test_recordings_that_are_cut_short_are_told(tmp_path: Path) -> None:

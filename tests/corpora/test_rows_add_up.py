@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from speechctc.audio.tracks import Channel
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus
@@ -35,7 +36,7 @@ def read(table: str, *settings: str, split: str = "test") -> Corpus:
     return read_corpus(load_config("demo", given).corpus, split)
 
 
-def used(corpus: Corpus, split: str = "test") -> dict[str, tuple[str, tuple[float, float] | None, int | None]]:
+def used(corpus: Corpus, split: str = "test") -> dict[str, tuple[str, tuple[float, float] | None, Channel | None]]:
     return {each.id: (each.audio.name, each.stretch, each.channel) for each in corpus.splits[split]}
 
 

@@ -13,6 +13,7 @@ import soundfile
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import find_recordings
+from speechctc.audio.tracks import Track
 from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
@@ -247,6 +248,18 @@ def test_a_phone_written_in_two_ways_is_one(recordings: Path) -> None:
     assert corpus.inventory().phones == ("g", "x", "\u00e3", "ɡ")
     assert "different phones: g = U+0067 (1) and ɡ = U+0261 (1)" in "".join(corpus.warnings)
     assert "dev: 1 utterances are left out, because they have labels that are not in" in "".join(corpus.warnings)
+
+
+def test_sound_tracks_are_of_the_row_or_else_of_the_config(recordings: Path) -> None:
+    rows = "1\ta.wav\tx\t\t1\n2\ta.wav\tx\t1\t\n3\ta.wav\tx\t\t0\n4\ta.wav\tx\t\t\n"
+    (recordings / "train.tsv").write_text(f"id\taudio\tphones\tchannel\ttrack\n{rows}")
+    tables = TablesConfig(train=recordings / "train.tsv")
+    for track in (None, 2):
+        corpus = read_corpus(CorpusConfig(kind="table", tables=tables, track=track))
+        chosen = {u.id: u.channel for split in SPLITS for u in corpus.splits[split]}
+        row = Track(2, 1) if track else 1
+        assert chosen == {"1": Track(1), "2": row, "4": Track(2) if track else None}
+        assert "line 4: track '0' is not a number from 1" in reasons(corpus)["3"]
 
 
 def test_channels_are_of_the_row_or_else_of_the_config(recordings: Path) -> None:

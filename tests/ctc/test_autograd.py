@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import ctc_loss
+from speechctc.ctc.loss import Reduction
 from tests.ctc.cases import Case, random_case
 from tests.ctc.conftest import Backend
 
@@ -18,7 +19,7 @@ def case() -> Case:
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-def test_gradcheck(backend: Backend, case: Case, reduction: str) -> None:
+def test_gradcheck(backend: Backend, case: Case, reduction: Reduction) -> None:
     leaf = case.logits.double().to(backend.device).requires_grad_()
     torch.autograd.gradcheck(lambda x: backend.loss(x, *case[1:], reduction=reduction), leaf, fast_mode=True)
 
@@ -34,7 +35,7 @@ def test_each_loss_has_its_own_factor(backend: Backend, case: Case) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-def test_the_scale_multiplies_loss_and_gradient(backend: Backend, reduction: str, packed: bool) -> None:
+def test_the_scale_multiplies_loss_and_gradient(backend: Backend, reduction: Reduction, packed: bool) -> None:
     """As a multiplication of the loss afterwards does; in float16 before the gradient is rounded."""
     case = random_case(6, 3, 5, 2, seed=2, ragged=False)
     logits = case.logits.transpose(0, 1).reshape(18, 5) if packed else case.logits
@@ -110,7 +111,7 @@ def test_packed_operator() -> None:
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean"])
-def test_compiles_into_one_graph(case: Case, reduction: str) -> None:
+def test_compiles_into_one_graph(case: Case, reduction: Reduction) -> None:
     def step(logits: Tensor) -> Tensor:
         losses = ctc_loss(logits * 2, case.targets, case.input_lengths, [3, 2, 1], reduction=reduction)
         return losses.square().sum()
@@ -130,7 +131,7 @@ def losses_of(case: Case, logits: Tensor, **others: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean"])
-def test_vmap_is_one_slice_after_the_other(case: Case, reduction: str) -> None:
+def test_vmap_is_one_slice_after_the_other(case: Case, reduction: Reduction) -> None:
     several = torch.randn(4, *case.logits.shape, generator=torch.Generator().manual_seed(3))
     found = torch.func.vmap(lambda logits: losses_of(case, logits, reduction=reduction))(several)
     torch.testing.assert_close(found, torch.stack([losses_of(case, each, reduction=reduction) for each in several]))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from speechctc.ctc import check, ctc_loss, cuda, reference
 from speechctc.ctc.cuda_plan import plan, size_of, workspace_bytes
+from speechctc.ctc.loss import Reduction
 from speechctc.ctc.problem import Problem
 from tests.ctc.test_kernel_facts import GRADIENT, LOSS, VARIANTS, Case, planned_as
 
@@ -157,7 +158,7 @@ def public_case(classes: int, dtype: torch.dtype = torch.float32) -> tuple[Tenso
 @pytest.mark.parametrize("on_host", [False, True], ids=["lengths on the GPU", "lengths on the host"])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("classes", [28, 200])
-def test_the_public_loss_never_waits(classes: int, reduction: str, on_host: bool, dtype: torch.dtype) -> None:
+def test_the_public_loss_never_waits(classes: int, reduction: Reduction, on_host: bool, dtype: torch.dtype) -> None:
     logits, others = public_case(classes, dtype)
     if on_host:
         others = others[0].cpu(), others[1].cpu(), others[2].cpu()
@@ -175,7 +176,7 @@ def test_the_public_loss_never_waits(classes: int, reduction: str, on_host: bool
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 @pytest.mark.parametrize("classes", [28, 200])
-def test_the_public_loss_in_a_graph(classes: int, reduction: str, dtype: torch.dtype) -> None:
+def test_the_public_loss_in_a_graph(classes: int, reduction: Reduction, dtype: torch.dtype) -> None:
     """Forward and backward are captured; replays give the bits of an eager call."""
     logits, others = public_case(classes, dtype)
 

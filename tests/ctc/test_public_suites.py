@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from speechctc.ctc import CTCLoss, ctc_loss
+from speechctc.ctc.loss import Reduction
 from tests.ctc.conftest import Backend
 from tests.ctc.test_reference import all_paths
 
@@ -205,7 +206,7 @@ def test_pytorchs_cases(fast: Backend, case: str, concatenated: bool) -> None:
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_pytorchs_zero_infinity(reduction: str) -> None:
+def test_pytorchs_zero_infinity(reduction: Reduction) -> None:
     log_p, targets, lengths, labels = pytorchs("too long for its frames")
     found, wanted = log_p.clone().requires_grad_(), log_p.clone().requires_grad_()
     ours = CTCLoss(reduction=reduction, zero_infinity=True)(found, targets, lengths, labels)

@@ -126,7 +126,7 @@ def test_what_is_no_tensor_is_refused_in_words(case: Case) -> None:
     with pytest.raises(TypeError, match="logits are of type ndarray; they must be a tensor"):
         ctc_loss(wrong, *case[1:])
     with pytest.raises(ValueError, match="zero_infinity is 'no'; it must be True or False"):
-        ctc_loss(*case, zero_infinity="no")  # type: ignore[arg-type]
+        ctc_loss(*case, zero_infinity="no")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="there are no classes"):
         ctc_loss(case.logits[..., :0], *case[1:])
 

@@ -5,12 +5,13 @@ import torch
 from torch import Tensor
 
 from speechctc.ctc import ctc_loss
+from speechctc.ctc.loss import Reduction
 
 FRAMES, LABELS = [12, 9, 3, 5, 7], [4, 2, 3, 0, 6]  # the third has too few frames for 1 1 1, the fourth no labels
 TARGETS = [[1, 2, 2, 5], [3, 1], [1, 1, 1], [], [5, 4, 3, 2, 1, 2]]
 
 
-def loss_and_gradient(backend: str, logits: Tensor, packed: bool, reduction: str) -> tuple[Tensor, Tensor]:
+def loss_and_gradient(backend: str, logits: Tensor, packed: bool, reduction: Reduction) -> tuple[Tensor, Tensor]:
     leaf = logits.clone().requires_grad_()
     targets = torch.tensor([label for row in TARGETS for label in row])
     rows = torch.cat([leaf[:n, k] for k, n in enumerate(FRAMES)]) if packed else leaf
@@ -23,7 +24,7 @@ def loss_and_gradient(backend: str, logits: Tensor, packed: bool, reduction: str
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
-def test_it_is_the_reference(dtype: torch.dtype, packed: bool, reduction: str) -> None:
+def test_it_is_the_reference(dtype: torch.dtype, packed: bool, reduction: Reduction) -> None:
     torch.manual_seed(1)
     logits = 3 * torch.randn(12, 5, 6, dtype=dtype)
     logits[9:, 1] = 1e4  # padding; it must count for nothing

@@ -54,6 +54,13 @@ def write_grid(recording: Path, target: Path) -> None:
     target.with_suffix(".TextGrid").write_text(text, encoding="utf-8")
 
 
+def write_track(recording: Path, target: Path) -> None:
+    """Put a recording somewhere, with its labels as HTK has them."""
+    place(recording, target)
+    lines = [f"{round(1e7 * each.start)} {round(1e7 * each.end)} {each.label}\n" for each in phones(recording)]
+    target.with_suffix(".lab").write_text("".join(lines), encoding="utf-8")
+
+
 def write_interview(recording: Path, target: Path, speakers: tuple[str, ...]) -> None:
     """Write a recording with a file of ELAN that has a tier of phones for each speaker."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -118,6 +125,8 @@ def prepare(folder: Path) -> None:
     for root in ("recordings", "field recordings", "grids"):
         for recording in parts["TRAIN"]:
             place(recording, folder / root / recording.parent.name / f"{recording.stem}.wav", labelled=True)
+    for recording in parts["TRAIN"]:
+        write_track(recording, folder / "tracks" / recording.parent.name / f"{recording.stem}.wav")
     for recording in parts["TRAIN"][:2]:  # a test split whose phones are known from training
         place(recording, folder / "recordings" / "test" / "kim" / f"{recording.stem}.wav", True)
     for number, recording in enumerate(parts["TRAIN"]):

@@ -66,6 +66,8 @@ NOT_RUN = {
     r"speechctc export .*\.onnx .*": "tests/stages/test_export_onnx.py runs it and computes with what it writes",
     r"speechctc lm .*|speechctc decode .*(--lm |zoomple).*": "tests/cli/test_lm.py runs these on its files",
 }
+# Packages that programs of the documents may use, and that only tests/documented/test_recipes.py needs.
+OPTIONAL = ("tensorboard", "optuna", "wandb", "mlflow")
 # Commands that take long and that another document shows, and runs, in the same folder.
 RUN_ELSEWHERE = {("docs/explain/maxout.md", "speechctc inspect --audio a.wav"): "docs/guide/seeing.md"}
 
@@ -84,7 +86,7 @@ def make(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for command in ("extract", "train"):
-            assert run_command(command, "--config", "finetune", *settings, "run=runs/first", "train.epochs=1") == 0
+            assert run_command(command, "--config", "finetune", *settings, "run=runs/talks", "train.epochs=1") == 0
 
 
 @pytest.fixture
@@ -106,10 +108,11 @@ def copy(source: str, target: str) -> str:
 @pytest.mark.parametrize("document", [name for name in documents() if any(blocks(name))])
 def test_what_a_document_shows_is_run(document: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     times: dict[str, int] = {}
+    names = batch()
     for block in blocks(document):
         if block.language == "python":
-            program = "\n".join(block.lines).replace("train.epochs=20", "train.epochs=1")
-            exec(compile(program, document, "exec"), batch())
+            if not needs(block):
+                run_program(block, document, names)
             continue
         for command in block.lines:
             if (document, command) in RUN_ELSEWHERE:
@@ -133,12 +136,22 @@ def correct(results: Path) -> dict[Path, bytes]:
     return {grid: grid.read_bytes()}
 
 
+def needs(block: Block) -> list[str]:
+    """Return the packages of `OPTIONAL` that a program imports."""
+    return [name for name in OPTIONAL if re.search(rf"^(import|from) \S*\b{name}\b", "\n".join(block.lines), re.M)]
+
+
+def run_program(block: Block, document: str, names: dict[str, object]) -> None:
+    """Run a program, with what those before it in the document defined; trainings are short."""
+    exec(compile("\n".join(block.lines).replace("train.epochs=20", "train.epochs=1"), document, "exec"), names)
+
+
 def batch() -> dict[str, object]:
-    """Return the tensors that the example of the loss takes for granted."""
+    """Return the names of a script, and the tensors that the example of the loss takes for granted."""
     import torch
 
     lengths = {"input_lengths": torch.tensor([9, 7]), "target_lengths": torch.tensor([3, 2])}
-    return {"logits": torch.randn(9, 2, 5), "targets": torch.randint(1, 5, (2, 3)), **lengths}
+    return {"__name__": "__main__", "logits": torch.randn(9, 2, 5), "targets": torch.randint(1, 5, (2, 3)), **lengths}
 
 
 def run(command: str) -> int:

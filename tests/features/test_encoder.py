@@ -146,7 +146,10 @@ def test_a_model_on_an_encoder_is_extracted_trained_and_used(tmp_path: Path, mon
     with pytest.raises(InputError, match="not the encoder of these features: its content is"):
         gone.decode(files[0])
     with pytest.raises(InputError, match="made with another config: features.encoder.sha256="):
-        speechctc.extract(base, settings, Recorder())
+        speechctc.train(base, [*settings, f"run={tmp_path / 'another'}"], reporter=Recorder())
+    recorder = Recorder()
+    speechctc.extract(base, settings, recorder)  # by its content it is another, which has features of its own
+    assert any(line.startswith("44 utterances extracted, 0 there already") for line in recorder.said)
     with pytest.raises(InputError, match="begun with another config: features.encoder.sha256="):
         speechctc.train(base, settings, resume=True, reporter=Recorder())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,3 +133,31 @@ def test_the_settings_that_a_base_brings_for_bands_are_named_with_their_cure(
     extractor(cured.features).check(cured)
     assert cured.train.init_from is None and cured.augment.noise_db is None
     assert cured.augment.time_masks == config.augment.time_masks > 0 and cured.augment.speed == config.augment.speed
+
+
+@pytest.mark.parametrize("given", [{}, {"mels": 80}, {"mels": 80, "sample_rate": 48000}, {"kind": "mfcc", "mels": 23}])
+def test_no_product_is_large_enough_for_blas_to_divide(
+    given: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenBLAS takes one thread for up to 2^18 multiplications; more threads would wait for each other."""
+    config, matmul = parse_config(SETTINGS | {"features": given}, "test").features, np.matmul
+    sizes: list[int] = []
+
+    def noted(a: Rows, b: Rows, **options: Any) -> Any:
+        sizes.append(a.shape[-2] * a.shape[-1] * b.shape[-1])
+        return matmul(a, b, **options)
+
+    sound = np.random.default_rng(0).normal(0, 0.1, 7 * config.sample_rate).astype(np.float32)
+    wanted = extractor(config).static(sound)
+    monkeypatch.setattr(np, "matmul", noted)
+    found = extractor(config).static(sound)
+    assert np.array_equal(found, wanted) and 0 < max(sizes) <= 2**18
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 400])
+def test_products_in_groups_are_those_of_the_whole(count: int) -> None:
+    random = np.random.default_rng(1)
+    rows, matrix = random.normal(size=(count, 129)).astype(np.float32), random.normal(size=(129, 40)).astype(np.float32)
+    found = kinds.product(rows, matrix)
+    assert found.dtype == np.float32 and found.shape == (count, 40)
+    np.testing.assert_allclose(found, rows.astype(float) @ matrix.astype(float), rtol=0, atol=1e-4)

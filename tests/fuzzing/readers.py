@@ -24,6 +24,7 @@ import yaml
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, read_tiers, textgrid_text
 from speechctc.audio.eaf import eaf_text, find_media, read_eaf
+from speechctc.audio.label_files import is_label_file, read_label_file
 from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
 from speechctc.config.load import load_config, parse_config
 from speechctc.config.schema import Config, CorpusConfig, TablesConfig
@@ -33,8 +34,7 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
 from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
-from speechctc.features.filterbank import Moments
-from speechctc.features.shards import Extracted, Recipe, read_split, shard_path, write_shard
+from speechctc.features.splits import read_split
 from speechctc.inference.load import load_lm
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.restriction import read_inventory
@@ -58,6 +58,7 @@ from speechctc.training.batches import Split
 from tests.audio.test_textgrids import SHORT
 from tests.fuzzing.broken import Files
 from tests.lm.arpa_texts import SRILM
+from tests.split_files import Said, recipe_of, write_split
 
 
 class Reader(NamedTuple):
@@ -111,7 +112,7 @@ def sounds() -> list[Files]:
 def _audio() -> None:
     path = Path("a.wav")
     sound_file.info(path)
-    sound_file.cut_short(path)
+    sound_file.remark(path)
     sound_file.channels_differ(path)
     sound_file.read(path, RATE)
 
@@ -174,6 +175,31 @@ def _eaf() -> None:
         read_spans(path)
     phone_tier([path])
     read_corpus(CorpusConfig(kind="elan", root=Path(), tier="*", phones="found", segment="ipa", tone="split"))
+
+
+def label_texts() -> list[Files]:
+    """Return label files of other programs."""
+    files = {
+        "a.txt": "0.0\t0.01\ta\n\\\t1\t2\n0.01\t0.03\tã b\n",
+        "a.lab": "0 100000 x^a-b+c=d@1\n100000 300000 x^b-c+d=e@2\n",
+        "b.lab": "signal a\n#\n 0.01 121 a; b\n 0.03 121 c\n",
+        "a.ctm": ";; c\na 1 0.0 0.01 a 0.9\nb 2 0.01 0.02 b\n",
+        "a.stm": "a 1 x 0.0 0.01 <o,f0> a b\n",
+        "a.srt": "1\n00:00:00,000 --> 00:00:00,010\n<u>a</u> b\n",
+        "a.vtt": "WEBVTT\n\nNOTE x\n\n00:00.000 --> 00:00.010\n<v A>a<00:00.005> &amp; b\n",
+        "b.txt": "@UTF8\n@Begin\n",
+    }
+    return with_sound([each for name, text in files.items() for each in texts(name, text, codes=["utf-8"])])
+
+
+def _label_file() -> None:
+    recording = Path("a.wav")
+    about = sound_file.info(recording) if recording.exists() else None
+    for path in (each for each in Path().iterdir() if each != recording and each.is_file()):
+        is_label_file(path)
+        with suppress(InputError):
+            found = read_label_file(path, recording, about)
+            assert found is None or all(0 <= each.start <= each.end for each in found.entries)
 
 
 def _map() -> None:
@@ -312,15 +338,14 @@ def _written(write: Callable[[Path], None]) -> Files:
 def _write_shards(folder: Path) -> None:
     features = config().features
     random = torch.Generator().manual_seed(1)
-    for number in range(2):
-        statics = [torch.randn(12, features.static_dims, generator=random) for _ in range(3)]
-        made = [Extracted(f"u{number}{k}", s, (1, 2, 3), Moments.of(s, features), 0.12) for k, s in enumerate(statics)]
-        recipe = Recipe(features.model_dump(mode="json"), "found", PHONES, "fuzzing")
-        write_shard(shard_path(folder, number, 2), made, [("u9", "too short")], recipe, torch.float32)
+    made = [Said(f"u{k}", torch.randn(12, features.static_dims, generator=random), (1, 2, 3)) for k in range(6)]
+    write_split(folder / "train", [made[:3], made[3:]], recipe_of(features, *PHONES), features)
 
 
 def _shards() -> None:
-    split = Split(read_split(Path(), config().features.model_dump(mode="json")))
+    features = read_split(Path("train"), config().features.model_dump(mode="json"))
+    features.moments(), features.marks()
+    split = Split(features)
     split.infeasible(1)
     for index in range(len(split)):
         split.static(index).sum(), split.labels(index).sum()
@@ -426,12 +451,13 @@ MFA = "a\t0.9\t0.1\t1.0\t1.0\tə\na\tɛ ɪ\nb\tb iː\n"
 
 READERS: dict[str, Reader] = {
     "audio": Reader(sounds, _audio),
-    "ffmpeg": Reader(lambda: sounds()[:2], _ffmpeg, 10),
+    "ffmpeg": Reader(lambda: [{"a.wav": sound("AU", "FLOAT")}], _ffmpeg, 10),
     "stdin": Reader(lambda: sounds()[:7], _stdin),
     "raw": Reader(lambda: sounds()[:1], lambda: _stdin(8000)),
     "phn": Reader(lambda: texts("a.phn", PHN), _phn),
     "textgrid": Reader(lambda: texts("a.TextGrid", LONG, SHORT), _textgrid),
     "eaf": Reader(eafs, _eaf),
+    "labels": Reader(label_texts, _label_file),
     "map": Reader(lambda: texts("m.tsv", "r\tɹ\ntʃ\tt ʃ\nsp\t\n", "a;b\n", "aa ɑ\nsil\n"), _map),
     "table": Reader(tables, _table),
     "transcript": Reader(transcripts, _transcript),

@@ -15,7 +15,7 @@ from speechctc.core import written
 from speechctc.inference.formats import WRITERS
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
-from speechctc.studio import plugins, studio
+from speechctc.studio import microphone, plugins
 from speechctc.studio.document import Document
 from speechctc.studio.training import Training
 from tests.fuzzing.links import Writer, command
@@ -37,7 +37,7 @@ def parts() -> dict[str, Writer]:
         "the studio's edits": Writer(_labelled, _edit),
         "the studio's recognition": Writer(_songs, lambda folder: Document(folder / "a.wav").put_recognised(result)),
         "the microphone": Writer(_songs, _record),
-        "a recording left over": Writer(_left_over, studio.recover),
+        "a recording left over": Writer(_left_over, microphone.recover),
         "the studio's rounds": Writer(_inner, _choose),
         "ELAN": Writer(
             _songs, lambda folder: plugins.write_tier(folder / "t.xml", [each.to_dict() for each in result.segments])
@@ -181,17 +181,17 @@ def _edit(folder: Path) -> None:
 
 
 def _record(folder: Path) -> None:
-    with client_of(folder) as (_, server), patch.object(studio, "datetime") as clock:
+    with client_of(folder) as (_, server), patch.object(microphone, "datetime") as clock:
         clock.now.return_value.strftime.return_value = "recording"
-        microphone = studio.Microphone(server)
-        microphone.start(8000)
-        microphone.block(np.full(800, 0.25, "<f4").tobytes())
-        microphone.stop()
+        recorder = microphone.Microphone(server)
+        recorder.start(8000)
+        recorder.block(np.full(800, 0.25, "<f4").tobytes())
+        recorder.stop()
 
 
 def _left_over(folder: Path) -> None:
     _songs(folder)
-    (folder / ".v.16000.speechctc-recording").write_bytes(bytes(range(200)))
+    (folder / ".v.16000.speechctc-recording").write_bytes(microphone.header(16000, 0) + bytes(range(200)))
 
 
 def _choose(folder: Path) -> None:

@@ -71,7 +71,7 @@ def test_of_one_short_recording_it_is_the_context_that_is_heard_anyway(hearing: 
 def test_the_common_context_is_the_mean_of_the_first_dense_layer(hearing: Recogniser, tmp_path: Path) -> None:
     paths, features = write_songs(tmp_path), hearing.config.features
     made, net, seen = hearing.centred_on(paths), TorchNet(hearing.checkpoint, "cpu"), list[NDArray[np.float32]]()
-    net.net.dense[0].register_forward_hook(lambda _, given, out: seen.append(out[0, :, 0].numpy()))
+    net.net.get_submodule("dense.0").register_forward_hook(lambda _, given, out: seen.append(out[0, :, 0].numpy()))
     assert made.prior is not None and made.prior.context is not None
     for path in paths:
         net(sliding_cmn(extractor(features).static(samples_of(path)), features, made.prior.cmn))

@@ -14,7 +14,7 @@ from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.features.extractor import extractor, local_cmn
 from speechctc.features.filterbank import Moments, net_input, net_input_after_cmn, sliding_cmn_one, static_features
 from speechctc.inference.streaming import cmn_blocks, local_cmn_blocks, logit_blocks
-from speechctc.model.layers import plan_of, receptive_field
+from speechctc.model.layers import plan_of, reach, receptive_field
 from speechctc.model.net import ConvCTCNet
 from tests.tiny_model import hear_around
 
@@ -127,5 +127,5 @@ def test_less_context_than_half_the_receptive_field_would_not_do(monkeypatch: py
     whole = Whole({"convs": (6, 6), "dense": (10,)}, {})
     recording = noise(40_000)
     expected = whole.apply(static_features(torch.from_numpy(recording), whole.features))
-    monkeypatch.setattr("speechctc.inference.streaming.receptive_field", lambda *_: receptive_field(*_) - 2)
+    monkeypatch.setattr("speechctc.inference.streaming.reach", lambda *_: [each - 1 for each in reach(*_)])
     assert float((whole.in_blocks(recording, [5000], 40) - expected).abs().max()) > 1e-4

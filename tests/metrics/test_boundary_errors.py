@@ -74,6 +74,33 @@ def test_two_files_and_another_tier(tmp_path: Path) -> None:
     assert none.to_dict()["boundaries"] == 0 and "all" in none.to_text()
 
 
+def test_each_side_has_its_tier_and_its_spelling(tmp_path: Path) -> None:
+    hand, mfa = intervals("0 d͡ʒ 10 ɛ 20 g 30 h 50"), intervals("0 dʒ 11 ɛ 22 ɡ 33 h 50")
+    rest = intervals("0 x 50")
+    for name, speaker in (("a", "anna"), ("b", "otto")):
+        (tmp_path / f"hand/{name}.TextGrid").parent.mkdir(exist_ok=True)
+        (tmp_path / f"mfa/{name}.TextGrid").parent.mkdir(exist_ok=True)
+        (tmp_path / f"hand/{name}.TextGrid").write_text(textgrid_text(0.5, {"phones": rest, "segments": hand}))
+        tiers = {f"{speaker} - words": rest, f"{speaker} - phones": mfa}
+        (tmp_path / f"mfa/{name}.TextGrid").write_text(textgrid_text(0.5, tiers))
+    score = score_boundaries(tmp_path / "hand", tmp_path / "mfa", "segments", "* - phones|phones")
+    assert (score.boundaries, score.to_dict()["boundaries"]) == (6, 6)
+    assert score.to_dict()["mean_error_ms"] == pytest.approx(20.0)
+    assert "dʒ as d͡ʒ, ɡ as g" in score.to_text()
+    with pytest.raises(InputError, match="no tier 'segments'"):
+        score_boundaries(tmp_path / "hand", tmp_path / "mfa", "segments")
+    with pytest.raises(InputError, match="2 tiers fit 'anna.*': 'anna - words', 'anna - phones'"):
+        score_boundaries(tmp_path / "hand/a.TextGrid", tmp_path / "mfa/a.TextGrid", "segments", "anna*")
+
+
+def test_stress_digits_and_capitals_are_another_spelling_of_arpabet(tmp_path: Path) -> None:
+    write(tmp_path / "a.TextGrid", "0 sil 5 sh 10 ah 20 n 30")
+    write(tmp_path / "b.TextGrid", "0 SIL 5 SH 11 AH0 22 N 30")
+    score = score_boundaries(tmp_path / "a.TextGrid", tmp_path / "b.TextGrid")
+    assert sorted(np.concatenate([*score.errors.values()])) == pytest.approx([0.01, 0.02])
+    assert score.boundaries == 3 and "AH0 as ah" in score.to_text()
+
+
 def test_phn_samples_are_counted_at_the_recordings_own_rate(tmp_path: Path) -> None:
     write(tmp_path / "a" / "x.PHN", "0 a 10 b 20")
     write(tmp_path / "b" / "x.TextGrid", "0 a 20 b 40")

@@ -230,6 +230,42 @@ def test_lines_of_a_long_recording_are_filled_near_the_screen_only(page: Path, t
         wait_until(driver, "!document.querySelector('.line').querySelector('canvas')")
 
 
+HOLD = """const post = Worker.prototype.postMessage;
+Worker.prototype.postMessage = function (message, moved) {
+  if (!(message.bytes && message.first > 900000) || globalThis.isFree) post.call(this, message, moved);
+  else globalThis.isHeld = true;
+};"""
+
+
+def test_stop_keeps_what_was_recognised(page: Path, recogniser: Recogniser, tmp_path: Path) -> None:
+    """The rest is recognised later, if one wishes; the worker does not wait for the one that was stopped."""
+    rng = np.random.default_rng(1)
+    songs = np.concatenate([sing(SONG, rng)[0] for _ in range(48)])
+    soundfile.write(tmp_path / "long.wav", songs, RATE)
+    whole = list(recogniser.decode(tmp_path / "long.wav").phones)
+    with opened(page, first=HOLD) as driver:
+        folder = {"behavior": "allow", "downloadPath": str(tmp_path)}
+        driver.execute_cdp_cmd("Browser.setDownloadBehavior", folder)
+        give(driver, tmp_path / "long.wav")
+        wait_until(driver, "globalThis.isHeld")
+        driver.find_element("xpath", "//button[text()='Stop']").click()
+        wait_until(driver, DONE, 1)
+        wait_until(driver, "document.querySelectorAll('.recording .cell').length > 8")
+        driver.find_element("xpath", "//button[text()='Save TextGrid']").click()
+        wait_for(lambda: (tmp_path / "long.TextGrid").exists())
+        kept = [each for each in read_textgrid(tmp_path / "long.TextGrid", "phones") if each.label]
+        assert 8 < len(kept) < len(whole) and [each.label for each in kept] == whole[: len(kept)]
+        assert "stopped: " in driver.find_element("css selector", ".facts").text
+        driver.execute_script("isFree = true")
+        write_song(tmp_path / "next.wav", SONG)
+        give(driver, tmp_path / "next.wav")
+        wait_until(driver, DONE, 2)
+        driver.find_element("xpath", "//button[text()='Recognise all of it']").click()
+        found = "[...document.querySelectorAll('.facts')].some((each) => each.textContent.includes(arguments[0]))"
+        wait_until(driver, found, f", {len(whole)} phones")
+        assert len(driver.find_elements("css selector", ".recording")) == 2 and not problems(driver)
+
+
 def test_bad_input_gets_one_line_and_the_next_recording_works(page: Path, tmp_path: Path) -> None:
     (tmp_path / "letter.wav").write_text("not sound", encoding="utf-8")
     (tmp_path / "empty.mp3").touch()

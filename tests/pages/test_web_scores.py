@@ -16,7 +16,7 @@ from speechctc.audio.annotations import read_textgrid
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.inference.alignment import AlignOptions
+from speechctc.inference.alignment import UNLIKE, AlignOptions
 from speechctc.inference.goodness import RANKS, Goodness, Usual
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
@@ -32,7 +32,8 @@ const dictionary = given.dictionary ? new Dictionary(given.dictionary) : null;
 const words = parsed(given.text, model.phones, dictionary);
 const phones = [...model.placed(blocks(samples, 30000), () => seconds, words, dictionary ? model.silent : [])].flat();
 const names = words.map(({ text }) => text);
-return { phones, words: names, grid: textgrid(phones, seconds, "", dictionary ? names : null) };
+const { isUnlike } = model;
+return { phones, words: names, isUnlike, grid: textgrid(phones, seconds, "", dictionary ? names : null) };
 """
 MODULES = {"model": "Model", "transcript": "Dictionary, parsed", "formats": "textgrid"}
 
@@ -63,7 +64,9 @@ def assert_scores_alike(recogniser: Recogniser, samples: Any, phones: list[str],
     items, rate = parse_phones(phones, recogniser.phones), recogniser.config.features.sample_rate
     expected = recogniser.place(samples, items, rate, options=options)
     assert list(expected.phones) == phones
-    assert_placed_alike(expected, scored(folder, recogniser, samples, " ".join(phones))["phones"])
+    found = scored(folder, recogniser, samples, " ".join(phones))
+    assert_placed_alike(expected, found["phones"])
+    assert found["isUnlike"] == (UNLIKE in expected.note)
 
 
 def assert_words_alike(recogniser: Recogniser, samples: Any, text: str, dictionary: Path, folder: Path) -> Recognition:
@@ -76,6 +79,7 @@ def assert_words_alike(recogniser: Recogniser, samples: Any, text: str, dictiona
     packed = packed_words(dictionary, recogniser.inventory, Reporter(quiet=True))
     found = scored(folder, recogniser, samples, text, gzip.decompress(packed).decode())
     assert_placed_alike(expected, found["phones"])
+    assert found["isUnlike"] == (UNLIKE in expected.note)
     assert found["words"] == [unit.text for unit in units] == [word.word for word in expected.words]
     (folder / "page.TextGrid").write_text(found["grid"], encoding="utf-8")
     theirs = expected.tiers()

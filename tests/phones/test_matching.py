@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from speechctc.phones.articulation import SOUNDS, Match, describe, distance, is_arpabet, match_phones, sounds_of
+from speechctc.core.bundled import MODELS
+from speechctc.model.checkpoint import read_inventory
+from speechctc.phones.articulation import (
+    SOUNDS,
+    Match,
+    describe,
+    distance,
+    is_arpabet,
+    match_apart,
+    match_phones,
+    sounds_of,
+    spelling,
+)
 from speechctc.phones.inventory import CMU39, TABLES, TIMIT61
 
 
@@ -77,3 +89,71 @@ def test_a_notation_is_told_by_its_labels(labels: str, expected: bool) -> None:
 )
 def test_a_diphthong_is_most_like_another_or_like_its_first_vowel(label: str, known: str, nearest: str) -> None:
     assert match_phones([label], known.split())[label] == (nearest, "nearness")
+
+
+AFFRICATES = "ts tɕ tʃ ʈʂ dz dʑ dʒ"
+MARKS = "ː ʰ ʱ ʷ ʲ ˠ ˤ ʼ ̪ ̺ ̻ ̠ ̟ ̝ ̞ ̃ ̥ ̊ ̬ ̤ ̰ ̩ ̯ ̈ ̽ ̹ ̜ ̆ ˞ ̚ ̘ ⁿ ˡ ̪ʰ ̠ʷ ʷʼ".split()
+
+
+@pytest.mark.parametrize(
+    ("label", "phone"),
+    [("tʂ", "ʈʂ"), ("t͡ʂ", "ʈʂ"), ("t̠ʂ", "ʈʂ"), ("ꭧ", "ʈʂ"), ("t̠ʃ", "tʃ"), ("d̠ʒ", "dʒ"), ("ȶɕ", "tɕ"), ("cɕ", "tɕ"),
+     ("ɟʑ", "dʑ"), ("t̪s", "ts"), ("č", "tʃ"), ("š", None)],
+)  # fmt: skip
+def test_an_affricate_is_told_by_its_sibilant(label: str, phone: str | None) -> None:
+    match = match_phones([label, "ŋ"], AFFRICATES.split()).get(label)
+    assert (match.phone if match and match.how == "table" else None) == phone
+
+
+@pytest.mark.parametrize(("label", "phone"), [("tʂʰ", "ʈʂ"), ("ʈʂʼ", "ʈʂ"), ("tʃʰ", "tʃ"), ("t̪s̪ʰ", "ts"), ("tç", "tɕ")])
+def test_the_nearest_affricate_has_the_place_of_the_release(label: str, phone: str) -> None:
+    assert match_phones([label, "ŋ"], AFFRICATES.split())[label] == Match(phone, "nearness")
+
+
+def test_each_phone_of_ipa_with_a_mark_is_heard_as_itself() -> None:
+    own = read_inventory(MODELS["ipa"].folder).phones
+    labels = {label: phone for phone in own for mark in MARKS for label in (phone + mark, phone[0] + mark + phone[1:])}
+    found = match_phones([*labels, "ʃ"], own)
+    assert {label: found[label].phone for label in labels if found[label].phone != labels[label]} == {"n\u0303": "ɲ"}
+
+
+def test_labels_that_mean_one_phone_have_one_spelling() -> None:
+    for labels in (
+        "g ɡ",
+        "ʧ tʃ t͡ʃ t͜ʃ t̠ʃ č",
+        "aː a: ˈaː",
+        "kʼ k' k’",
+        "ɛ ε",
+        "ɲ ȵ n̠ʲ ñ",
+        "ã a\u0303",
+        "ɚ ə˞",
+        "ʦ ts t̪s",
+    ):
+        assert len({spelling(label) for label in labels.split()}) == 1, labels
+    for labels in ("k kʼ", "t tʲ", "s sʼ", "a aː", "c tɕ", "n nʲ ɲ", "ʈ t", "р p", "у y", "? ʔ", "| ǀ"):
+        assert len({spelling(label) for label in labels.split()}) == len(labels.split()), labels
+
+
+@pytest.mark.parametrize(("label", "near"), [("ɦ", "h"), ("ʜ", "ħ"), ("ɡǀ", "ǀ"), ("ŋǃ", "ǀ"), ("ɮ", "ɬ"), ("ɢ", "ɡ")])
+def test_letters_that_ipa_lacks_are_heard_as_their_kin(label: str, near: str) -> None:
+    assert match_phones([label, "ʃ"], read_inventory(MODELS["ipa"].folder).phones)[label] == Match(near, "nearness")
+
+
+@pytest.mark.parametrize(
+    ("labels", "known", "heard"),
+    [
+        ("dʐ dʑ", "dʑ dʒ", "dʒ dʑ"),  # another, nearly as near
+        ("b b̥", "b p", "b p"),  # another that is the same sound
+        ("b b̥ p", "b p", "b b p"),  # it is that of another label
+        ("p pʰ", "p b", "p p"),  # another is no better
+        ("a aː", "a ɐ", "a a"),
+        ("n nʲ l lʲ", "n ɲ l ʎ", "n ɲ l ʎ"),
+        ("n nʲ ɲ", "n ɲ", "n n ɲ"),
+        ("ə ɘ", "ə ɵ e", "ə ɵ"),
+        ("ɡ ɢ", "ɡ q", "ɡ q"),
+        ("ɘ", "ə ɵ e", "ə"),  # nothing to tell it from
+    ],
+)
+def test_phones_of_a_list_are_told_apart_where_the_model_tells_them_apart(labels: str, known: str, heard: str) -> None:
+    found = match_apart(labels.split(), known.split())
+    assert [found[label].phone for label in labels.split()] == heard.split()

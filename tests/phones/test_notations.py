@@ -74,6 +74,14 @@ def test_ipa_is_written_as_arpabet_where_that_has_it() -> None:
     }
 
 
+def test_labels_in_other_spellings_have_the_symbols_of_their_sounds() -> None:
+    own = ("g", "ʧ", "ε", "ꭧ", "kʼ")
+    assert choose_symbols(own, "xsampa").written == dict(zip(own, ("g", "tS", "E", "ts`", "k_>"), strict=True))
+    arpabet = choose_symbols(own, "arpabet")
+    assert arpabet.written == {"g": "g", "ʧ": "ch", "ε": "eh"}
+    assert "2 phones have no symbol" in arpabet.note
+
+
 def test_a_table_of_the_user_replaces_all(tmp_path: Path) -> None:
     table = tmp_path / "mine.tsv"
     table.write_text("sh\tš\nã\tan\n", encoding="utf-8")

@@ -110,6 +110,14 @@ def _as_text(tones: Tones) -> None:
     path.write_bytes(header + sound.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
 
 
+def _mp3(tones: Tones) -> None:
+    path = tones.add("train", "mixed", None, SONG)
+    soundfile.write(path, song(6), RATE, format="MP3")
+    content = path.read_bytes()
+    middle = content.index(b"\xff" + content[1:2], len(content) // 2)
+    path.write_bytes(content[:middle] + b"U" * 50 + content[middle:])
+
+
 def _cut(tones: Tones) -> None:
     path = tones.add("train", "cut", song(6), SONG)
     path.write_bytes(path.read_bytes()[:-4000])
@@ -167,6 +175,7 @@ FAULTS: dict[str, tuple[Plant, str, str]] = {
     "text for audio": (_text, "unreadable", "text.wav"),
     "a sample that is no number": (_nan, "unreadable", "nan.wav"),
     "a file copied as text": (_as_text, "copied-as-text", "ascii.wav"),
+    "an MP3 with other bytes in it": (_mp3, "gaps", "mixed.wav (damaged at "),
     "a file cut short": (_cut, "cut-short", "cut.wav"),
     "a missing recording": (one("missing", None), "left-out", "missing"),
     "a low sample rate": (_low_rate, "low-rate", "lowrate.wav"),

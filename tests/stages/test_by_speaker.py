@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from speechctc.core.errors import InputError
+from speechctc.stages import by_speaker
 from speechctc.stages.by_speaker import LEVEL, Said, Scores, change_of, pages_of, sound_of, speakers_of
+from tests.browser import browser
 
 
 def said(scores: list[float], recordings: int, phone: str = "a") -> list[Said]:
@@ -73,3 +77,49 @@ def test_pages_are_named_by_speakers() -> None:
     assert pages_of(["a/b", "Index", "ä", "a/b", "A_B"]) == {"a/b": "a_b", "Index": "Index-2", "ä": "ä", "A_B": "A_B-2"}
     with pytest.raises(InputError, match="the speaker of 2 recordings"):
         pages_of(["", "a", ""])
+
+
+PRINTED = 1047  # pixels of A4 in landscape between margins of 10 mm
+
+
+def test_the_page_of_a_class_is_sorted_by_a_learner_and_printed_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("selenium", reason="selenium, of the extra dev, is not installed")
+    rng, phones = np.random.default_rng(3), sorted(by_speaker.KEY_WORDS)
+    means = {(name, phone): rng.uniform(0.3, 0.9) for name in map("learner{:02}".format, range(12)) for phone in phones}
+    means |= {(name, "th"): 0.1 for name, phone in means if phone == "th"} | {("learner05", "z"): 0.05}
+    places = [
+        Said(name, "f", None, phone, mean, "t" if mean < 0.2 else "", "w", 0.0, 0.1)
+        for (name, phone), mean in means.items()
+        for _ in range(3)
+    ]
+    monkeypatch.setattr(
+        by_speaker, "clips", lambda speaker: {each: "data:," for sound in speaker.sounds for each in sound.worst}
+    )
+    by_speaker.write_speakers(
+        tmp_path, Scores(places, {"scores"}), None, pages_of([each.speaker for each in places]), True
+    )
+    with browser() as driver:
+        driver.get((tmp_path / "index.html").as_uri())
+        weakest = driver.find_elements("css selector", "table:not(.class) tbody tr")
+        assert len(weakest) == 5 and weakest[0].text.startswith("th [θ] 0.10 36 t 36 learner00")
+        for button in driver.find_elements("css selector", ".class thead .sort"):
+            if button.text.strip() == "learner05":
+                button.click()
+        assert [row.text.split()[0] for row in driver.find_elements("css selector", ".class tbody tr")][:3] == [
+            "all",
+            "z",
+            "th",
+        ]
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": PRINTED, "height": 700, "deviceScaleFactor": 1, "mobile": False},
+        )
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= PRINTED
+        assert driver.execute_script("return document.querySelector('.class').getBoundingClientRect().right") <= PRINTED
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        driver.get((tmp_path / "learner05.html").as_uri())
+        first = driver.find_element("css selector", ".practise li").text
+        assert first.startswith("z [z] as in zoo: 0.05, heard as t 3") and "▶ w" in first

@@ -17,6 +17,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.tiers import UNCORRECTED, UNCORRECTED_FIX
 from speechctc.inference.recogniser import Recogniser
+from speechctc.phones.inventory import CMU39
 from speechctc.stages.evaluate import Evaluation, evaluation_of
 from speechctc.stages.split_scoring import in_notation_of, score_split
 from tests.tiny_model import write_song
@@ -214,6 +215,13 @@ def test_marks_are_read_as_the_models_were_in_any_kind_of_corpus(tiny_model: Pat
     assert any("length: strip" in note for note in plain.notes) and plain.counts.per < kept.counts.per
     assert any("lowː (" in note and "score.fold can leave marks out" in note for note in kept.notes)
     assert scored(model, *place, "corpus.length=keep", "score.fold=strip:length").counts == plain.counts
+
+
+def test_labels_in_ipa_that_a_model_of_arpabet_lacks_name_the_other_model() -> None:
+    said = "labels are IPA: --model ipa"
+    for labels, is_said in (("ʃ iː x ø", True), ("sh iy q ax-h", False), ("ʃ iː", False)):
+        utterance = Utterance("a", Path("a.wav"), tuple(labels.split()), "")
+        assert any(said in note for note in in_notation_of(CMU39, [utterance])[1]) is is_said, labels
 
 
 def test_a_closure_of_timit_and_its_burst_are_one_phone() -> None:

@@ -36,7 +36,7 @@ def test_it_learns_and_leaves_a_whole_run(extracted: Path, here: Path) -> None:
     assert dev is not None and dev.counts.per < 10
     assert (here / "runs" / "latest").resolve() == here / "r"
     assert {path.name for path in (here / "r").iterdir()} == {
-        *("best", "last", "config.yaml", "run.json", "metrics.jsonl", "lock")
+        *("best", "last", "config.yaml", "run.json", "utterances.json", "metrics.jsonl", "lock")
     }
     lines = [json.loads(line) for line in (here / "r" / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == list(range(1, 13))
@@ -285,7 +285,7 @@ def test_chunks_of_another_size_do_not_lose_an_utterance(extracted: Path, here: 
 
 
 def test_a_run_from_before_a_key_goes_on_where_the_key_has_its_default(extracted: Path, here: Path) -> None:
-    """The key is missing from the run's config and from the shards' headers."""
+    """The key is missing from the run's config and from the tables' headers."""
     run_once(extracted, here / "r", "train.epochs=1")
     stored = yaml.safe_load((here / "r" / "config.yaml").read_text())
     del stored["train"]["consistency"], stored["features"]["preemphasis"], stored["train"]["finetune"]
@@ -317,7 +317,7 @@ def test_other_features_are_refused_on_resume(extracted: Path, here: Path) -> No
     record = json.loads((here / "r" / "run.json").read_text())
     record["data"]["dev"]["sha256"] = "another"
     (here / "r" / "run.json").write_text(json.dumps(record))
-    with pytest.raises(InputError, match="features of dev are not those"):
+    with pytest.raises(InputError, match="not the corpus that this run was begun with"):
         run_once(extracted, here / "r", "train.epochs=2", resume=True)
 
 
@@ -343,7 +343,7 @@ def test_stopped_while_scoring_it_scores_first_when_it_goes_on(
 def test_weights_that_are_no_numbers_are_never_saved(extracted: Path, here: Path) -> None:
     trainer = trainer_of(extracted, here / "r")
     with torch.no_grad():
-        trainer.train_step.net.output.weight[0, 0] = float("nan")
+        trainer.train_step.net.get_parameter("output.weight")[0, 0] = float("nan")
     with pytest.raises(InputError, match=r"no number by step 0.*train\.lr"):
         trainer._save_last()
     assert not (here / "r" / "last").exists()

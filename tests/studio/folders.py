@@ -14,8 +14,9 @@ from starlette.testclient import TestClient
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.studio.engine import serve
 from speechctc.studio.journal import Phone
+from speechctc.studio.microphone import Microphone
 from speechctc.studio.server import HEADER, Guard, build_app
-from speechctc.studio.studio import Microphone, Studio
+from speechctc.studio.studio import Studio
 from tests.tiny_model import write_song
 
 PORT = 8000

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import soundfile
 
 pytest.importorskip("selenium", reason="selenium, of the extra dev, is not installed")
 
@@ -32,7 +33,7 @@ def opened(folder: Path, model: str, heard: Path | None = None) -> Iterator[tupl
     try:
         page = browser.Page(server.address, heard)
         try:
-            page.wait("the model", lambda: "first model" in page.text("#model"))
+            page.wait("the model", lambda: page.text("#model") not in ("", "being loaded"))
             yield server, page
         finally:
             page.close()
@@ -135,7 +136,7 @@ def test_low_scores_of_pronunciation_are_shaded(tmp_path: Path, tiny_model: Path
       requestAnimationFrame(() => requestAnimationFrame(() => {
         const context = document.getElementById("tiers").getContext("2d"), ratio = window.devicePixelRatio;
         const light = (x, y) => context.getImageData(x * ratio, y * ratio, 1, 1).data.reduce((sum, each) => sum + each);
-        done(starts.map((start) => light(view.toX(start) + 4, draw.ROW + 3)));
+        done(starts.map((start) => light(view.toX(start) + 4, draw.ROW + draw.OTHER - 4)));
       })));"""
     with opened(folder, str(tiny_model)) as (_, page):
         page.wait("the scores", lambda: page.session()["tiers"])
@@ -179,12 +180,57 @@ def test_two_seconds_from_the_microphone(tmp_path: Path, tiny_model: Path) -> No
         page.click("#record")
         page.wait("two seconds", lambda: float(page.text("#elapsed").split()[0]) >= 2)
         page.wait("phones while one speaks", lambda: page.text("#heard").split())
+        page.press(Keys.ESCAPE, Keys.ESCAPE)
+        page.wait("the dialog", lambda: page.driver.execute_script("return document.getElementById('microphone').open"))
+        assert page.text("#open-microphone") == "Recording" and page.text("#record") == "End"
         page.click("#record")
         found: dict[str, Any] = page.wait("phones of the recording", lambda: recorded(page))
         labels = [phone["label"] for phone in found["phones"]]
         assert set(page.text("#heard").split()) <= set(SONG) >= set(labels) and len(labels) > 5
         assert found["seconds"] > 1.9 and (folder / found["name"]).exists()
         assert console(page.driver) == []
+
+
+def test_a_tab_that_is_closed_ends_its_recording(tmp_path: Path, tiny_model: Path) -> None:
+    """All that was heard is a file of the list, without a restart; a model that hangs delays nothing."""
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    write_song(folder / "song.wav", SONG)
+    write_song(tmp_path / "heard.wav", SONG, seed=1)
+    with opened(folder, str(tiny_model), tmp_path / "heard.wav") as (_, page):
+        page.click("#open-microphone")
+        page.click("#record")
+        page.wait("two seconds", lambda: float(page.text("#elapsed").split()[0]) >= 2)
+        heard = float(page.text("#elapsed").split()[0])
+        page.driver.get("about:blank")
+        (path,) = page.wait("the file", lambda: list(folder.glob("recording-*.wav")))
+        assert heard - 0.1 <= soundfile.info(path).duration < heard + 3 and not list(folder.glob(".*recording"))
+
+
+def test_a_label_that_is_typed_during_a_recognition_is_kept(tmp_path: Path, tiny_model: Path) -> None:
+    """It is given to the phone for which it was typed, and the recognition does not come under it."""
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    write_song(folder / "a.wav", SONG)
+    with opened(folder, str(tiny_model)) as (_, page):
+        page.wait("the list", lambda: page.text("#counts").startswith("1 recording: 1 new"))
+        page.click("#recognise")
+        page.wait("phones", lambda: page.session()["phones"])
+        before = page.phones()
+        page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ENTER, "n", "e")
+        revision = page.session()["revision"]
+        page.driver.execute_script("document.getElementById('recognise').click()")
+        page.wait("it is at work or done", lambda: newest_revision(page) > revision)
+        page.press("w", Keys.ENTER)
+        page.saved()
+        start, end, _ = before[2]
+        assert page.phones() == [*before[:2], (start, end, "new"), *before[3:]]
+        assert page.session()["state"] == "corrected" and "you went on with the labels" in page.text("#note")
+
+
+def newest_revision(page: browser.Page) -> int:
+    script = "const done = arguments[0]; import('/page/api.js').then(({ get }) => get('overview')).then(done);"
+    return int(page.driver.execute_async_script(script)["recordings"][0].get("revision", 0))
 
 
 def recorded(page: browser.Page) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +317,99 @@ def test_what_decode_wrote_is_still_written_anew(tmp_path: Path) -> None:
     document = Document(tmp_path / "a.wav")
     assert document.grid.others == [] and document.phones[0].confidence == 0.62
     assert document.phones[0].alternatives == (("mid", 0.25), ("high", 0.1))
+
+
+@pytest.mark.parametrize("edits", [1, 2])
+@pytest.mark.parametrize("fault", ["fsync of the folder", "close", "stat"])
+def test_a_fault_beside_the_saving_doubles_no_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, edits: int
+) -> None:
+    """What is shown is what is found when the recording is opened again, told as saved or not."""
+    write_labelled(tmp_path / "a.wav", ["b", "ah", "t"])
+    document = Document(tmp_path / "a.wav")
+    fsync, close, stat = os.fsync, os.close, Path.stat
+
+    def failing(real: Any, when: Any) -> Any:
+        def call(*arguments: Any, **more: Any) -> Any:
+            found = real(*arguments, **more)
+            if when(*arguments):
+                raise OSError(5, "Input/output error")
+            return found
+
+        return call
+
+    with monkeypatch.context() as patch:
+        if fault == "fsync of the folder":
+            patch.setattr("os.fsync", failing(fsync, lambda handle: os.path.isdir(f"/proc/self/fd/{handle}")))
+        elif fault == "close":
+            patch.setattr("os.close", failing(close, lambda handle: True))
+        else:
+            patch.setattr(Path, "stat", failing(stat, lambda path, **_: path.suffix == ".journal"))
+        for label in ("ao", "aa")[:edits]:
+            with suppress(OSError, Conflict):
+                relabel(document, 1, label)
+    again = Document(tmp_path / "a.wav")
+    assert len(again.phones) == 3 and seen(again) == seen(document)
+    relabel(document, 0, "p")
+    assert seen(Document(tmp_path / "a.wav")) == seen(document) and not Document(tmp_path / "a.wav").note
+
+
+def test_what_cannot_be_read_again_leaves_the_labels_as_they_were(tmp_path: Path) -> None:
+    """Another program changed the journal, and the TextGrid is no longer one: its other tiers are not forgotten."""
+    write_labelled(tmp_path / "a.wav", ["a", "b"], words=WORDS)
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 0, "x")
+    document.write_grid()
+    good, before = document.grid_path.read_bytes(), seen(document)
+    relabel(Document(tmp_path / "a.wav"), 1, "y")
+    document.grid_path.write_bytes(b"File type = nonsense")
+    for _ in range(2):
+        with pytest.raises(InputError, match="not a TextGrid"):
+            relabel(document, 1, "z")
+        assert seen(document) == before and [tier.name for tier in document.grid.others] == ["words"]
+    document.grid_path.write_bytes(good)
+    with pytest.raises(Conflict):
+        relabel(document, 1, "z")
+    assert [label for *_, label in seen(document)] == ["x", "y"]
+
+
+@pytest.mark.parametrize("before", ["nothing", "recognised", "recognised twice"])
+def test_an_edit_of_the_labels_before_a_recognition_is_kept(tmp_path: Path, before: str) -> None:
+    """The page sent it before it saw what was recognised; it is of the labels that the person saw."""
+    result = recognised(tmp_path / "a.wav")
+    document = Document(tmp_path / "a.wav")
+    for _ in range(["nothing", "recognised", "recognised twice"].index(before)):
+        document.put_recognised(result)
+    shown, revision = seen(document), document.revision
+    other = Recognition("a.wav", result.seconds, result.segments[:1])
+    document.put_recognised(other)
+    now = seen(document)
+    with pytest.raises(InputError, match="no room|is there already"):
+        document.edit(revision, {"what": "insert", "start": 9.0, "label": "x"})
+    with pytest.raises(Conflict):  # what was computed from the newest labels is not of those before
+        document.replace(revision, 0, 0, (), "place again")
+    assert seen(document) == now and document.state == "recognised"
+    splice = document.edit(revision, {"what": "insert", "start": 0.0, "end": 0.02, "label": "x"})
+    shown[splice.at : splice.at + len(splice.old)] = [phone[:3] for phone in splice.new]
+    assert seen(document) == shown and document.state == "corrected"
+    document.write_grid()
+    assert seen(Document(tmp_path / "a.wav")) == shown == grid(document)
+    with pytest.raises(Conflict):
+        document.edit(revision, {"what": "confirm", "phone": 0})
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+@pytest.mark.parametrize("when", ["at first", "later"])
+def test_a_textgrid_is_no_pipe_and_no_folder(tmp_path: Path, kind: str, when: str) -> None:
+    write_labelled(tmp_path / "a.wav", ["a", "b"])
+    path = tmp_path / "a.TextGrid"
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 0, "x")
+    path.unlink()
+    os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    with pytest.raises(InputError, match=rf"a\.TextGrid: a {kind}"):
+        Document(tmp_path / "a.wav") if when == "at first" else document.write_grid()
+    assert not path.is_file()
 
 
 @pytest.mark.parametrize("moment", [(os, "fsync"), (files, "displace")], ids=["flush", "rename"])

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 
 from speechctc.audio.annotations import read_textgrid
+from speechctc.core.errors import InputError
 from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder
-from speechctc.studio.sound import Waveform
-from speechctc.studio.studio import Microphone, recover
+from speechctc.studio.microphone import HEAD, Microphone, header, keep, recover
+from speechctc.studio.sound import Waveform, remove_copies
 from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import sing, write_song
+from tests.waiting import wait_for
 
 
 def test_recordings_that_differ_in_their_ending_have_their_own_textgrids(tmp_path: Path) -> None:
@@ -135,7 +142,8 @@ def test_leftovers_of_strangers_are_said_and_left(tmp_path: Path) -> None:
     write_song(folder / "a.wav", SONG)
     (folder / ".v.draft").symlink_to(precious)
     (folder / ".v.wav").symlink_to(precious)
-    (folder / ".v.16000.speechctc-recording").write_bytes(bytes(200))
+    (folder / ".v.16000.speechctc-recording").write_bytes(header(16000, 0) + bytes(200))
+    (folder / ".w.16000.speechctc-recording").write_bytes(bytes(200))
     odd = [f".{name}.speechctc-recording" for name in ("x.0", "x.99999999999", "x.\u0663", "x", "x.-8000", "x.8e3")]
     for name in odd:
         (folder / name).write_bytes(bytes(200))
@@ -143,5 +151,157 @@ def test_leftovers_of_strangers_are_said_and_left(tmp_path: Path) -> None:
     os.mkfifo(folder / ".p.8000.speechctc-recording")
     said: list[str] = []
     assert recover(folder, said.append) == [folder / "v.wav"]
-    assert len(said) == len(odd) + 2 and all("left as it is" in line for line in said)
-    assert precious.read_text() == "mine" and all((folder / name).exists() for name in odd)
+    assert len(said) == len(odd) + 3 and all("left as it is" in line for line in said)
+    assert precious.read_text() == "mine" and all(
+        (folder / name).exists() for name in [*odd, ".w.16000.speechctc-recording"]
+    )
+
+
+@pytest.mark.parametrize("size", [2 * 1000, 2**32 - HEAD - 2, 2**32 - HEAD + 8, 5 * 2**30])
+def test_a_recording_of_any_length_is_kept_at_once(tmp_path: Path, size: int) -> None:
+    """Without its samples in memory, or written again; beyond 4 GiB as RF64, which libsndfile reads."""
+    raw = tmp_path / ".talk.48000.speechctc-recording"
+    raw.write_bytes(header(48000, 0) + b"\x00\x10")
+    os.truncate(raw, HEAD + size + 1)
+    used, place = os.stat(raw).st_blocks, raw.stat().st_ino
+    tracemalloc.start()
+    (path,) = recover(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20 and path.stat().st_ino == place and os.stat(path).st_blocks <= used + 16
+    about = soundfile.info(path)
+    assert (about.frames, about.samplerate, about.channels) == (size // 2, 48000, 1)
+    assert about.format == ("WAV" if size + HEAD - 8 < 2**32 else "RF64")
+    samples, _ = soundfile.read(path, frames=2, dtype="int16")
+    assert samples.tolist() == [4096, 0] and soundfile.read(path, start=size // 2 - 5)[0].tolist() == [0] * 5
+
+
+def test_a_kill_while_a_recording_gets_its_name_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = tmp_path / ".talk.8000.speechctc-recording"
+    for fault in ("link", "fsync", "write"):
+        raw.write_bytes(header(8000, 0) + bytes(range(200)))
+
+        def killed(*_: Any) -> Any:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(f"os.{fault}", killed)
+            with suppress(KeyboardInterrupt):
+                keep(raw)
+        (path,) = recover(tmp_path)
+        assert soundfile.read(path, dtype="int16")[0].tobytes() == bytes(range(200))
+        path.unlink()
+    for begun in (b"", header(8000, 0)[:50], header(8000, 0)):
+        raw.write_bytes(begun)
+        assert recover(tmp_path) == [] and not list(tmp_path.iterdir())
+
+
+def test_the_sound_is_kept_before_a_slow_model_hears_it(tmp_path: Path, tiny_model: Path) -> None:
+    """Blocks are acknowledged without it, and what it heard of them all becomes the labels."""
+    write_song(tmp_path / "a.wav", SONG)
+    samples, _ = sing(SONG, np.random.default_rng(3))
+    with client_of(tmp_path, tiny_model) as (_, studio):
+        studio.engine.ask("live_stop").result(60)
+        ask, may_answer, wanted = studio.engine.ask, threading.Event(), list[str]()
+
+        def slow(what: str, *arguments: Any) -> Any:
+            wanted.append(what)
+            may_answer.wait(60)
+            return ask(what, *arguments)
+
+        studio.engine.ask = slow  # type: ignore[method-assign, assignment]
+        microphone = Microphone(studio)
+        name = microphone.start(16000)["name"]
+        for first in range(0, len(samples), 4000):
+            block = samples[first : first + 4000].astype("<f4").tobytes()
+            assert microphone.block(block, name, first) == microphone.block(block, name, first) == {"phones": []}
+        with pytest.raises(InputError, match="did not arrive"):
+            microphone.block(block, name, len(samples) + 1)
+        with pytest.raises(InputError, match="other.wav was ended"):
+            microphone.block(block, "other.wav", 0)
+        (raw,) = tmp_path.glob(".*speechctc-recording")
+        assert raw.stat().st_size == HEAD + 2 * len(samples)
+        assert microphone.stop(name)["name"] == name and soundfile.info(tmp_path / name).frames == len(samples)
+        assert "recognise" not in wanted and not studio.folder.document(name).phones
+        may_answer.set()
+        wait_for(lambda: studio.folder.document(name, again=True).phones)
+        assert [phone.label for phone in studio.folder.document(name).phones] == SONG
+
+
+def test_a_recording_whose_page_is_gone_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When another begins, or the studio ends."""
+    write_song(tmp_path / "a.wav", SONG)
+    block = np.full(800, 0.25, "<f4").tobytes()
+    with client_of(tmp_path) as (_, studio):
+        microphone = Microphone(studio)
+        first = microphone.start(8000)["name"]
+        microphone.block(block)
+        with pytest.raises(InputError, match="another page"):
+            microphone.start(8000)
+        monkeypatch.setattr("speechctc.studio.microphone.SILENT", 0.0)
+        second = microphone.start(8000)["name"]
+        with pytest.raises(InputError, match="was ended"):
+            microphone.block(block, first, 800)
+        microphone.block(block, second, 0)
+        assert microphone.close() == tmp_path / second and microphone.close() is None
+    assert [soundfile.info(tmp_path / name).frames for name in (first, second)] == [800, 800]
+    assert not list(tmp_path.glob(".*recording"))
+
+
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_a_killed_process_leaves_no_decoded_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str) -> None:
+    """Where a copy needs a name, the next studio removes it; and neither one in use nor what another program made."""
+    if system == "linux" and sys.platform != "linux":
+        pytest.skip("needs Linux")
+    monkeypatch.setattr(sys, "platform", system)
+    copies = tmp_path / "tmp"
+    copies.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(copies))
+    path = tmp_path / "a.flac"
+    soundfile.write(path, sing(SONG, np.random.default_rng(0))[0], 16000)
+    sound = Waveform(path)
+    assert len(list(copies.iterdir())) == (system != "linux")
+    kept = copies / "speechctc-0.wav"
+    kept.write_bytes(b"another program's")
+    (copies / "speechctc-studio-link.wav").symlink_to(kept)
+    left = copies / "speechctc-studio-left.wav"
+    left.write_bytes(b"a killed studio's")
+    remove_copies()
+    assert left.exists()
+    remove_copies(0)
+    assert not left.exists() and kept.exists() and np.abs(sound.read(0, sound.frames)).max() > 0.01
+    sound.close()
+    assert sorted(each.name for each in copies.iterdir()) == ["speechctc-0.wav", "speechctc-studio-link.wav"]
+
+
+def test_the_studio_ends_although_the_disk_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_labelled(tmp_path / "a.wav", ["a", "b"])
+    with client_of(tmp_path) as (_, studio):
+        document = studio.folder.document("a.wav")
+        answers = threading.Event()
+        monkeypatch.setattr(document, "write_grid", answers.wait)
+        assert not studio.close(0.1)
+        answers.set()
+        assert studio.close(60)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_name_that_is_taken_meanwhile_is_not_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    raw = tmp_path / ".talk.8000.speechctc-recording"
+    raw.write_bytes(header(8000, 0) + bytes(200))
+    (tmp_path / "talk.wav").write_bytes(b"mine")
+    link = os.link
+
+    def taken(source: Path, path: Path) -> None:
+        if not links:
+            raise OSError(95, "Operation not supported")
+        if path.name == "talk-2.wav":
+            path.write_bytes(b"mine, too")
+        link(source, path)
+
+    monkeypatch.setattr("os.link", taken)
+    assert recover(tmp_path) == [tmp_path / ("talk-3.wav" if links else "talk-2.wav")] and not raw.exists()
+    assert (tmp_path / "talk.wav").read_bytes() == b"mine"
+    assert not links or (tmp_path / "talk-2.wav").read_bytes() == b"mine, too"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import os
+import socket
 import struct
+import threading
 import unicodedata
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -16,15 +18,19 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 import soundfile
+import uvicorn
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from speechctc.audio.annotations import read_textgrid
+from speechctc.core import files
 from speechctc.inference.decoder import MIN_PHONES
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.phones.articulation import SOUNDS
-from speechctc.studio.server import HEADER, PAGE, fragment, open_privately
+from speechctc.studio import connections
+from speechctc.studio.server import HEADER, PAGE, fragment, listen, open_privately
 from speechctc.studio.studio import Studio
 from tests.studio.folders import PORT, SONG, client_of, post, write_labelled
 from tests.tiny_model import write_song
@@ -188,7 +194,7 @@ def test_a_full_disk_is_said_and_the_page_can_go_on(folder: Path, monkeypatch: p
         assert status == 507 and "No space left" in refused["error"]
         assert post(client, "edit", name, revision=1, what="relabel", phone=1, label="x")[0] == 200
         with monkeypatch.context() as patch:
-            patch.setattr("speechctc.core.files.os.replace", lambda a, b: full(0))
+            patch.setattr("speechctc.core.files.commit", lambda draft: full(0))
             studio.folder.settle()
         assert "journal" in studio.folder.problems[name]
     assert read_textgrid(folder / "ann" / "a b.TextGrid", "phones")[1].label == "x"
@@ -360,3 +366,256 @@ def test_what_cannot_be_read_is_left_and_said(folder: Path) -> None:
         assert answer.status_code == 400 and "not a TextGrid" in answer.json()["error"]
         assert client.get("/api/audio", params={"recording": "new.wav"}).status_code == 200
     assert (folder / "new.TextGrid").read_text() == "File type = nonsense"
+
+
+DAMAGE = {
+    "a.wav.journal": '{"what": "recognised", "at": 0, "old": [], "new": [[0, 0.1, "a", %s, [], false]]}\n',
+    "b.wav.journal": '{"what": "recognised", "at": 0, "old": [], "new": [[0, 0.1, "a", 0.5, [["b", %s]], false]]}\n',
+    "../talks-studio/round-1/round.json": '{"state": "done", "before": {"per": %s}, "facts": {"seconds": %s}}',
+    "../talks-studio/round-2/round.json": '{"state": "training", "epochs": 3, "facts": {"seconds": %s}}',
+    "../talks-studio/round-2/run/metrics.jsonl": '{"epoch": 1, "loss": %s, "dev_loss": 1, "dev_per": 2, "minutes": 3}\n'
+    '{"epoch": 2, "loss": 1, "dev_loss": 1, "dev_per": 2, "minutes": 3}\n',
+    "../talks-studio/studio.json": '{"model": "", "round": %s}',
+}
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", '"\\ud800"', "1" + "0" * 400, "[]", '"x"'])
+def test_a_file_that_is_not_as_it_should_be_takes_nothing_else_with_it(tmp_path: Path, value: str) -> None:
+    place = tmp_path / "talks"
+    for name in ("a.wav", "b.wav", "c.wav"):
+        place.mkdir(exist_ok=True)
+        write_labelled(place / name, ["a", "b"])
+    for path, text in DAMAGE.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(text.replace("%s", value), encoding="utf-8")
+    with client_of(place) as (client, _):
+        for _ in range(2):
+            seen = client.get("/api/overview")
+            assert seen.status_code == 200, seen.text
+            states = {row["name"]: row["state"] for row in seen.json()["recordings"]}
+            assert states == {"a.wav": "unreadable", "b.wav": "unreadable", "c.wav": "corrected"}
+            assert all(set(point) >= {"epoch", "dev_per"} for point in seen.json()["training"].get("curve", ()))
+        for name in ("a.wav", "b.wav"):
+            answer = client.get("/api/recording", params={"recording": name})
+            assert answer.status_code == 400 and f"{name}.journal, line 1" in answer.json()["error"]
+        found = client.get("/api/recording", params={"recording": "c.wav"}).json()
+        assert post(client, "edit", "c.wav", revision=found["revision"], what="confirm", phone=0)[0] == 200
+
+
+def test_any_failure_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with client_of(folder) as (client, studio):
+        for error in (ZeroDivisionError("by\nzero"), MemoryError(), RuntimeError("x" * 5000)):
+
+            def fail(*_: Any, error: Exception = error) -> Any:
+                raise error
+
+            with monkeypatch.context() as patch:
+                patch.setattr(studio, "overview", fail)
+                answer = client.get("/api/overview")
+            assert answer.status_code == 500 and "\n" not in answer.json()["error"] and len(answer.text) < 2000
+            assert type(error).__name__ in answer.json()["error"]
+        assert client.get("/api/overview").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "Permission denied"), OSError(24, "Too many open files"), KeyError("x")]
+)
+def test_a_textgrid_that_may_not_be_read_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Not "being read" for ever."""
+    (folder / "new.TextGrid").write_text("x")
+    sha256 = files.sha256
+
+    def refused(path: Path) -> str:
+        if path.name == "new.TextGrid":
+            raise error
+        return sha256(path)
+
+    monkeypatch.setattr("speechctc.core.files.sha256", refused)
+    with client_of(folder) as (client, _):
+        rows = {row["name"]: row for row in client.get("/api/overview").json()["recordings"]}
+        assert rows["new.wav"]["state"] == "unreadable" and rows["new.wav"]["problem"]
+        assert rows["ann/a b.wav"]["state"] == "corrected"
+
+
+def test_on_windows_no_other_program_shares_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, SO_REUSEADDR would let another listen at the same port; an option stands for the one that Windows has."""
+    monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_KEEPALIVE, raising=False)
+    with closing(listen(0)) as listening:
+        assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert not listening.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+    monkeypatch.undo()
+    with closing(listen(0)) as listening:
+        assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+
+
+async def _answer(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "http":
+        await PlainTextResponse("here")(scope, receive, send)
+
+
+@contextmanager
+def running(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Iterator[Callable[[], socket.socket]]:
+    """Run a server whose requests must come within seconds; give a function that connects to it."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", seconds)
+    servers: list[uvicorn.Server] = []
+
+    class Server(uvicorn.Server):
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            servers.append(self)
+
+    monkeypatch.setattr(uvicorn, "Server", Server)
+    listening = listen(0)
+    thread = threading.Thread(target=connections.run, args=(_answer, listening))
+    thread.start()
+    with ExitStack() as opened:
+        try:
+            yield lambda: opened.enter_context(socket.create_connection(listening.getsockname(), timeout=30))
+        finally:
+            servers[0].should_exit = True
+            thread.join(30)
+            listening.close()
+
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost:", GET, GET + b"GET /"])
+def test_a_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    with running(monkeypatch, 0.2) as connect:
+        waiting = connect()
+        waiting.sendall(sent)
+        found = b""
+        with suppress(ConnectionResetError):
+            while piece := waiting.recv(1000):
+                found += piece
+        assert (b"here" in found) == (GET in sent)
+
+
+def test_of_too_many_connections_those_that_wait_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that brings its request is answered, whatever others hold open; the process keeps handles for its files."""
+    with running(monkeypatch, 60) as connect:
+        first = connect()
+        first.sendall(GET)
+        wait_for_answer(first)
+        idle = [connect() for _ in range(3 * connections.MOST)]
+        last = connect()
+        last.sendall(GET)
+        wait_for_answer(last)
+        wait_for(lambda: sum(map(is_closed, idle)) >= 2 * connections.MOST)
+        assert not all(map(is_closed, idle))
+
+
+def wait_for_answer(connection: socket.socket) -> None:
+    """Wait for the answer."""
+    found = b""
+    while b"here" not in found:
+        found += (piece := connection.recv(1000))
+        assert piece, "closed"
+
+
+def is_closed(connection: socket.socket) -> bool:
+    connection.settimeout(0.001)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["new", "labelled"])
+def test_recognition_grows_and_stops(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    """What is known is seen, and kept where there was nothing; one that waits does not begin."""
+    for name in ("a.wav", "b.wav"):
+        write_song(tmp_path / name, SONG)
+    more, segments = threading.Semaphore(0), Recogniser.segments
+
+    def slowly(self: Recogniser, blocks: Any, alternatives: int = 0) -> Iterator[Segment]:
+        for segment in segments(self, blocks, alternatives):
+            yield segment
+            more.acquire(timeout=60)
+
+    monkeypatch.setattr(Recogniser, "segments", slowly)
+    with client_of(tmp_path, tiny_model) as (client, studio):
+        if before:
+            more.release(100)
+            client.post("/api/recognise", json={"names": ["a.wav"]})
+            until(studio, "a.wav", "recognised")
+            wait_for(lambda: not studio.recognitions.status())
+            while more.acquire(blocking=False):
+                pass
+        client.post("/api/recognise", json={"names": ["a.wav", "b.wav"]})
+        more.release(2)
+        wait_for(lambda: len(studio.recognitions.heard("a.wav")) == 3)
+        seen = client.get("/api/heard", params={"recording": "a.wav", "first": 1}).json()["phones"]
+        assert [phone[2] for phone in seen] == SONG[1:3]
+        assert client.get("/api/heard", params={"recording": "b.wav", "first": 0}).json()["phones"] == []
+        for wrong in (None, "a.wav", [1]):
+            assert client.post("/api/recognise/stop", json={"names": wrong}).status_code == 400
+        client.post("/api/recognise/stop", json={"names": ["a.wav", "b.wav", "c.wav"]})
+        more.release(1)
+        wait_for(lambda: not studio.recognitions.status())
+        found = client.get("/api/recording", params={"recording": "a.wav"}).json()
+        assert [phone[2] for phone in found["phones"]] == (SONG if before else SONG[: len(found["phones"])])
+        assert before or 3 <= len(found["phones"]) < len(SONG)
+        rows = client.get("/api/overview").json()
+        assert "stopped: recognised up to 0." in rows["problems"]["a.wav"] and rows["problems"].keys() == {"a.wav"}
+        assert not studio.folder.document("b.wav").phones
+        more.release(100)
+        client.post("/api/recognise", json={"names": ["a.wav"]})
+        wait_for(lambda: not studio.recognitions.status())
+        labels = [phone.label for phone in studio.folder.document("a.wav").phones]
+        assert labels == SONG and not client.get("/api/overview").json()["problems"]
+
+
+@pytest.mark.parametrize(
+    "path", ["a.wav.journal", "../talks-studio/round-1/round.json", "../talks-studio/round-1/run/metrics.jsonl"]
+)
+def test_a_file_that_says_it_has_terabytes_is_not_read(tmp_path: Path, path: str) -> None:
+    place = tmp_path / "talks"
+    place.mkdir()
+    write_labelled(place / "a.wav", ["a", "b"])
+    (place / path).parent.mkdir(parents=True, exist_ok=True)
+    if "run" in path:
+        (place / path).parent.with_name("round.json").write_text('{"state": "done"}')
+    (place / path).touch()
+    os.truncate(place / path, 1 << 40)
+    with client_of(place) as (client, _):
+        (row,) = client.get("/api/overview").json()["recordings"]
+        assert row["state"] == ("unreadable" if "journal" in path else "corrected")
+        assert "journal" not in path or "MiB" in row["problem"]
+
+
+def test_only_rows_that_changed_are_told_until_the_list_has_other_names(tmp_path: Path) -> None:
+    phones = write_labelled(tmp_path / "a.wav", list("abc"))
+    write_labelled(tmp_path / "b.wav", list("abc"))
+    with client_of(tmp_path) as (client, studio):
+
+        def asked(since: int) -> tuple[list[str], bool, int]:
+            found = client.get("/api/overview", params={"since": since}).json()
+            return sorted(row["name"] for row in found["recordings"]), found["whole"], found["change"]
+
+        names, is_whole, change = asked(0)
+        assert names == ["a.wav", "b.wav"] and is_whole
+        assert asked(change)[:2] == ([], False)
+        revision = client.get("/api/recording", params={"recording": "b.wav"}).json()["revision"]
+        status, _ = post(client, "edit", "b.wav", what="relabel", phone=0, label="x", revision=revision)
+        assert status == 200 and len(phones) == 3
+        assert asked(change)[:2] == (["b.wav"], False)
+        write_labelled(tmp_path / "c.wav", list("abc"))
+        client.post("/api/look", json={})
+        studio.folder.wait()
+        assert asked(change)[:2] == (["a.wav", "b.wav", "c.wav"], True)
+        assert asked(change + 10**12)[1]  # of a clock that was ahead
+
+
+def test_an_empty_folder_can_be_recorded_into(tmp_path: Path) -> None:
+    with client_of(tmp_path) as (client, studio):
+        assert client.get("/api/overview").json()["recordings"] == []
+        write_labelled(tmp_path / "a.wav", list("abc"))
+        assert [row["name"] for row in client.post("/api/look", json={}).json()["recordings"]] == ["a.wav"]

@@ -12,9 +12,12 @@ import pytest
 import soundfile
 
 from speechctc.config.load import parse_config
+from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.core.files import read_json, write_json
 from speechctc.corpora.registry import read_corpus
+from speechctc.features.shards import read_shard
+from speechctc.features.splits import read_split
 from speechctc.inference.recogniser import Recogniser
 from speechctc.studio.document import Document
 from speechctc.studio.journal import Phone
@@ -29,6 +32,7 @@ from speechctc.studio.training import (
     pieces,
     write_corpus,
 )
+from speechctc.training.growth import remember
 from tests.studio.folders import SONG, write_labelled
 
 
@@ -169,6 +173,26 @@ def test_a_round_trains_scores_and_hands_over_a_model(tmp_path: Path, tiny_model
     assert again.new_model() is None and again.chosen == new[0]
     assert set(Recogniser.load(again.models()[0]["folder"]).phones) == set(SONG)
     assert {path: path.read_bytes() for path in (tmp_path / "talks").iterdir()} == before
+
+
+def test_a_round_extracts_what_is_new_and_has_the_dev_of_the_last(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, found = Training(tmp_path / "talks"), []
+
+    def note(config: Config, *rest: object) -> None:
+        features = config.features.model_dump(mode="json")
+        splits = {split: read_split(config.data.dir / split, features) for split in ("train", "dev", "test")}
+        stored = [read_shard(path) for path in (config.data.dir / "store").glob("*.safetensors")]
+        remember(config, splits["dev"].marks())
+        found.append((splits["dev"].table.ids, sorted(len(shard.keys) for shard in stored)))
+
+    monkeypatch.setattr("speechctc.stages.train_runs.train", note)
+    for count in (8, 14):
+        documents = labelled(tmp_path / "talks", count)
+        Round(training.prepare(documents, tiny_model / "best", sorted(set(SONG)), 1.0)).train()
+    assert found[0][0] == found[1][0] and found[0][0]
+    assert [lengths for _, lengths in found] == [[8], [6, 8]]
 
 
 @pytest.mark.parametrize("has_best", [False, True])

@@ -8,10 +8,10 @@ import torch
 
 from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
-from speechctc.features.filterbank import Moments
-from speechctc.features.shards import Extracted, Recipe, read_shard, write_shard
+from speechctc.features.splits import read_split
 from speechctc.training.batches import Batch, Loader, Split
 from speechctc.training.epoch_plan import Indices, Limits
+from tests.split_files import Said, recipe_of, write_split
 
 CONFIG = FeatureConfig(mels=4)
 RNG = np.random.default_rng(3)
@@ -21,19 +21,18 @@ LENGTHS = RNG.integers(1, 90, 61)
 @pytest.fixture
 def split(tmp_path: Path) -> Split:
     """Sixty-one utterances over three shards; frame t of utterance u holds the values u, t, t, t, t."""
-    recipe = Recipe(CONFIG.model_dump(mode="json"), "found", ("a", "b", "c"), "")
-    shards = []
-    for number, group in enumerate(np.array_split(np.arange(61), 3)):
-        made = []
-        for u in group:
-            static = torch.arange(LENGTHS[u], dtype=torch.float32)[:, None].repeat(1, 5)
-            static[:, 0] = float(u)
-            labels = tuple(int(u + k) % 3 + 1 for k in range(u % 4))
-            made.append(Extracted(f"u{u:02d}", static, labels, Moments.zero(CONFIG), 1.0))
-        path = tmp_path / f"{number}.safetensors"
-        write_shard(path, made, [], recipe, torch.float16)
-        shards.append(read_shard(path))
-    return Split(shards)
+    made = []
+    for u in range(61):
+        static = torch.arange(LENGTHS[u], dtype=torch.float32)[:, None].repeat(1, 5)
+        static[:, 0] = float(u)
+        made.append(Said(f"u{u:02d}", static, tuple(int(u + k) % 3 + 1 for k in range(u % 4))))
+    return write_and_read(tmp_path, [made[:21], made[21:41], made[41:]])
+
+
+def write_and_read(folder: Path, shards: list[list[Said]]) -> Split:
+    recipe = recipe_of(CONFIG, "a", "b", "c")
+    write_split(folder / "train", shards, recipe, CONFIG, "float16")
+    return Split(read_split(folder / "train", recipe.features))
 
 
 def limits(batch_size: int = 7, batch_frames: int = 300, chunk_frames: int = 10**9) -> Limits:
@@ -71,17 +70,8 @@ def test_an_epoch_taken_up_again_goes_on_where_it_was(split: Split, chunk_frames
 def test_infeasible_names_those_too_short_for_their_phones(tmp_path: Path, stride: int, wanted: list[int]) -> None:
     """A blank is needed between equal labels, but not between the last of an utterance and the first of the next."""
     contents = [(1, ()), (3, (1, 2, 3)), (3, (3, 3, 1)), (4, (1, 1, 2)), (1, (2,)), (4, (2, 1)), (9, (1, 2, 1))]
-    recipe = Recipe(CONFIG.model_dump(mode="json"), "found", ("a", "b", "c"), "")
-    shards = []
-    for number, part in enumerate((contents[:3], contents[3:])):
-        path = tmp_path / f"{number}.safetensors"
-        made = [
-            Extracted(str(k), torch.zeros(n, 5), labels, Moments.zero(CONFIG), 1.0)
-            for k, (n, labels) in enumerate(part)
-        ]
-        write_shard(path, made, [], recipe, torch.float16)
-        shards.append(read_shard(path))
-    assert Split(shards).infeasible(stride) == wanted
+    made = [Said(str(k), torch.zeros(n, 5), labels) for k, (n, labels) in enumerate(contents)]
+    assert write_and_read(tmp_path, [made[:3], made[3:]]).infeasible(stride) == wanted
 
 
 def test_a_chunk_smaller_than_the_longest_utterance_is_said_with_the_smallest_that_works(split: Split) -> None:

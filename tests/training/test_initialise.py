@@ -15,7 +15,7 @@ from speechctc.core.progress import Reporter
 from speechctc.model.checkpoint import BUILT_IN, load_checkpoint, save_checkpoint
 from speechctc.model.net import build_net, net_of
 from speechctc.phones.inventory import Inventory
-from speechctc.training.initialise import find_pretrained, first_lm, first_net, load_pretrained
+from speechctc.training.initialise import find_pretrained, first_lms, first_net, load_pretrained
 from tests.train_helpers import Recorder, run_once, same, score_once, trainer_of
 
 
@@ -56,7 +56,7 @@ def test_a_residual_net_without_normalisation_begins_with_equal_outputs(
 ) -> None:
     settings = ("model.residual=true", "model.convs=[8,8,8]", f"model.norm={setting}")
     train_step = trainer_of(extracted, here / "a", *settings).train_step
-    assert bool((train_step.net.output.weight == 0).all()) == is_uniform
+    assert bool((train_step.net.get_parameter("output.weight") == 0).all()) == is_uniform
 
 
 def test_a_run_begins_where_another_ended(extracted: Path, here: Path) -> None:
@@ -116,7 +116,7 @@ def test_the_bundled_model_is_taken_by_name_for_phones_in_ipa(here: Path) -> Non
     net, _ = first_net(config, inventory, Path("english"), recorder)
     source = load_checkpoint(BUILT_IN)
     rows = [source.inventory.phones.index(phone) + 1 for phone in ("iy", "k", "ch", "iy")]
-    assert torch.equal(net.output.weight[2:], net_of(source).output.weight[rows])
+    assert torch.equal(net.get_parameter("output.weight")[2:], net_of(source).output.weight[rows])
     (said,) = recorder.said
     for part in ("bundled model english (39 phones, cmu39)", "1 by name, 2 by table", "y as iy", "afresh (T1)"):
         assert part in said, said
@@ -196,10 +196,13 @@ def test_the_ngram_of_the_same_phones_is_mixed_and_one_of_others_is_not(extracte
     trainer = trainer_of(extracted, here / "b", *settings)
     own = trainer.data.phone_lm(2, 1)
     for inventory in (source.inventory, turned):
-        lm, share = first_lm(trainer.data, replace(source, inventory=inventory), trainer.config.decode)
+        (lm, share), (given, whole) = first_lms(
+            trainer.data, replace(source, inventory=inventory), trainer.config.decode
+        )
         assert lm is not None and lm.ngram is not None and 0 < share < 1 and lm.ngram.order == 4
+        assert given is not None and given.ngram is not None and whole == 1 and given.ngram.order == 4
     fewer = Inventory("found", source.inventory.phones[1:])
-    lm, share = first_lm(trainer.data, replace(source, inventory=fewer), trainer.config.decode)
+    ((lm, share),) = first_lms(trainer.data, replace(source, inventory=fewer), trainer.config.decode)
     assert lm is not None and own is not None and share == 0
     assert np.array_equal(lm.log_probs, own.log_probs)
 

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from speechctc.config.load import load_config
-from speechctc.core.errors import InputError
-from speechctc.corpora.corpus import LANGUAGES_FILE, write_languages
 from speechctc.stages.extract import extract
 from speechctc.training.batches import Batch, Languages
 from speechctc.training.train_step import TrainStep
@@ -89,24 +87,3 @@ def test_balanced_epochs_are_shorter_told_and_resumed_to_the_bit(
         with pytest.raises(Stopped):
             run_once(mixed, here / "parts", *settings, resume=True)
     assert same(whole, run_once(mixed, here / "parts", *settings, resume=True))
-
-
-# By line ends and other ends of Unicode, tabs, quotes, and a byte of a file's name that is not UTF-8.
-ODD = ("a\u2028b", "a\x85b", "a\x0cb", "a\x1cb", "a\tb", "a b", "a\nb", "a\rb", 'a"b', '"', " a ", "ä", "a\udcffb", "")
-
-
-def test_no_id_loses_its_language(tmp_path: Path) -> None:
-    rows = [(split, id, f"l{k}") for split in ("train", "dev") for k, id in enumerate(ODD)]
-    write_languages(tmp_path / LANGUAGES_FILE, rows)
-    found = Languages.read(tmp_path, "dev", ODD)
-    assert [found.names[k] for k in found.numbers] == [f"l{k}" for k in range(len(ODD))]
-    assert Languages.read(tmp_path / "none", "dev", ODD).names == ()
-
-
-def test_a_table_that_lacks_an_utterance_is_refused(tmp_path: Path) -> None:
-    write_languages(tmp_path / LANGUAGES_FILE, [("dev", "a", "en"), ("train", "b", "cy")])
-    with pytest.raises(InputError, match="lacks the language of b of dev; run speechctc extract"):
-        Languages.read(tmp_path, "dev", ("a", "b"))
-    (tmp_path / LANGUAGES_FILE).write_text("split\tid\n")
-    with pytest.raises(InputError, match="not the languages of these features"):
-        Languages.read(tmp_path, "dev", ("a",))

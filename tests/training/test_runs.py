@@ -48,7 +48,7 @@ def test_a_run_that_saved_something_is_never_cleared(extracted: Path, here: Path
 def test_what_a_killed_start_left_is_cleared_and_a_users_file_is_not(extracted: Path, here: Path) -> None:
     config, run = load_config(extracted, ["run=a"]), Run(Path("a"))
     Path("a").mkdir()
-    run.begin(config, {"data": {}, "config": config.to_dict()})
+    run.begin(config, {"data": {}, "config": config.to_dict()}, {"dev": {}})
     run.check(load_config(extracted, ["run=a", "train.lr=0.5"]), resume=False)
     assert not any(Path("a").iterdir())
     Path("a/config.yaml").write_text("mine")

@@ -58,12 +58,12 @@ def test_the_parts_are_said_in_one_line(extracted: Path, here: Path) -> None:
 def test_autograd_keeps_nothing_of_the_estimate(extracted: Path, here: Path) -> None:
     """Neither memory nor the stream on which gradients are added, which would be that of the estimate ever after."""
     train_step = trainer_of(extracted, here / "r").train_step
-    weight = train_step.net.output.weight
+    weight = train_step.net.get_parameter("output.weight")
 
     def node() -> Any:
         return weight.view_as(weight).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
 
-    mark = train_step.net.output.register_forward_hook(lambda *_: node().metadata.update(seen=True))
+    mark = train_step.net.get_submodule("output").register_forward_hook(lambda *_: node().metadata.update(seen=True))
     estimate(train_step, (8, 100), 0)
     mark.remove()
     assert node().metadata == {}

@@ -101,7 +101,7 @@ def test_logits_are_gone_when_the_net_computes_its_gradients(
         return found
 
     monkeypatch.setattr(TrainStep, "forward_varied", noted)
-    one.train_step.net.convs[0].get_parameter("conv.weight").register_hook(lambda _: gone.append(logits[0].expired()))
+    one.train_step.net.get_parameter("convs.0.conv.weight").register_hook(lambda _: gone.append(logits[0].expired()))
     one.train_step.step(batches_of(one)[:1], 30, 0.01, 0)
     assert gone == [True]
 

@@ -26,8 +26,8 @@ function complain(text) {
 
 function disable(why) {
   complain(why);
-  for (const each of part("drop").querySelectorAll("input, button")) each.disabled = true;
-  for (const id of recordings.keys()) remove(id);
+  for (const each of part("drop").querySelectorAll("input, button")) each.disabled = !(recording && each.id === "record"); // what is being recorded is ended first
+  recordings.forEach(giveUp);
   worker = null;
 }
 
@@ -76,25 +76,28 @@ function show(file, { source, played }) {
   const tools = element("div", { className: "tools", role: "toolbar", "aria-label": `Save ${file.name}`, hidden: true });
   const detail = element("p", { className: "detail phones soft" }, "Point at a phone, or play: here is when it is, and how sure the model is.");
   const timeline = element("div", { className: "timeline" }, audio, unplayable, detail, box);
-  const stop = element("button", { type: "button", onclick: () => remove(id) }, "Stop");
-  const working = element("div", { className: "working" }, bar, state, stop);
+  const working = element("div", { className: "working" }, bar, state, element("button", { type: "button", onclick: () => stop(entry) }, "Stop"));
   const section = element("section", { className: "recording" }, element("h2", {}, file.name), element("p", { className: "soft facts" }, facts), working, tools, timeline);
   part("recordings").prepend(section);
-  const entry = { id, file, seconds, section, facts, working, bar, state, tools, sound, detail, audio, box, lines: new Lines(file.name, source, box) };
+  const entry = { id, file, seconds, played, known: 0, ended: false, section, facts, working, bar, state, tools, sound, detail, audio, box, lines: new Lines(file.name, source, box) };
   recordings.set(id, entry);
   connectTimeline(timeline);
   follow(entry);
   const { blob, ...about } = source;
-  worker.postMessage({ id, source: about });
+  worker?.postMessage({ id, source: about });
+  if (!worker) giveUp(entry); // it was damaged while one spoke; the sound can be saved
 }
 
 async function read({ id, file, lines: { source } }, first) {
   try {
     const bytes = await bytesOf(source, first, first + BLOCK).arrayBuffer();
-    if (recordings.has(id)) worker.postMessage({ id, bytes }, [bytes]);
+    if (recordings.has(id)) worker.postMessage({ id, first, bytes }, [bytes]);
   } catch {
     complain(`${file.name}: it cannot be read any more; it was moved or changed.`);
-    if (recordings.has(id)) remove(id);
+    worker.postMessage({ id, stop: true });
+    const entry = recordings.get(id);
+    entry?.form?.show([], null, 0, "the file cannot be read any more");
+    giveUp(entry);
   }
 }
 
@@ -104,7 +107,7 @@ function duration(seconds) {
   return whole < 3600 ? `${Math.floor(whole / 60)}:${two(whole % 60)} min` : `${Math.floor(whole / 3600)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)} h`;
 }
 
-function heard({ id, ready: loaded, first, phones, seconds, done, dereverberated, error, damaged, heard: live, placed, words, unplaced }) {
+function heard({ id, ready: loaded, first, phones, seconds, done, dereverberated, error, damaged, heard: live, placed, words, isUnlike, unplaced }) {
   if (damaged) disable(`The model in this page is damaged (${error}): copy the page again, or export it again.`);
   if (!worker) return;
   if (loaded) {
@@ -116,12 +119,12 @@ function heard({ id, ready: loaded, first, phones, seconds, done, dereverberated
   if (live && recording) part("heard").textContent += `${live.join(" ")} `;
   const entry = recordings.get(id);
   if (placed || unplaced) {
-    entry?.form.show(placed, words, entry.seconds, error);
+    entry?.form.show(placed, words, entry.seconds, error, isUnlike);
     return;
   }
   if (error) {
     complain(entry ? `${entry.file.name}: ${error}` : error);
-    if (entry) remove(id);
+    giveUp(entry);
     return;
   }
   if (!entry) return;
@@ -129,14 +132,38 @@ function heard({ id, ready: loaded, first, phones, seconds, done, dereverberated
     read(entry, first);
     return;
   }
+  if (entry.ended) return; // said before it was told to stop
+  entry.known = seconds;
   entry.lines.add(phones, seconds, done);
   entry.bar.value = seconds / entry.seconds;
   entry.state.textContent = `${duration(seconds)} of ${duration(entry.seconds)}`;
   if (done) finish(entry, dereverberated);
 }
 
+// Ends recognition; the phones that are known are kept, and end where they are known.
+function stop(entry) {
+  if (entry.ended) return;
+  worker?.postMessage({ id: entry.id, stop: true });
+  entry.known = entry.lines.segments[entry.lines.segments.length - 1]?.end ?? 0; // what was read of the sound is more
+  entry.lines.add([], entry.known, true);
+  finish(entry, false);
+  entry.facts.textContent = `stopped: ${duration(entry.known)} of ${duration(entry.seconds)} recognised, ${entry.lines.segments.length.toLocaleString("en")} phones; what is saved ends there`;
+  const again = () => {
+    show(entry.file, { source: entry.lines.source, played: entry.played });
+    remove(entry.id);
+  };
+  entry.tools.append(element("button", { type: "button", onclick: () => worker && again() }, "Recognise all of it"));
+}
+
+// After an error; a recording of which nothing is known, and which is kept elsewhere, goes.
+function giveUp(entry) {
+  if (entry?.lines.segments.length || entry?.file.recorded) stop(entry);
+  else if (entry && !entry.ended) remove(entry.id);
+}
+
 function finish(entry, dereverberated) {
-  const { file, lines, seconds, facts, tools } = entry, { segments } = lines;
+  const { file, lines, known: seconds, facts, tools } = entry, { segments } = lines;
+  entry.ended = true;
   entry.working.remove();
   const count = segments.length === 1 ? "1 phone" : `${segments.length.toLocaleString("en")} phones`;
   facts.textContent = segments.length ? `${duration(seconds)}, ${count}` : `${duration(seconds)}; nothing in it sounds like speech`;
@@ -146,14 +173,15 @@ function finish(entry, dereverberated) {
     const save = () => download(new Blob([text(segments, seconds, file.name)], { type }), stem + ending);
     tools.append(element("button", { type: "button", title: `Save ${stem}${ending}`, onclick: save }, `Save ${name}`));
   }
-  if (entry.file.recorded) tools.append(element("button", { type: "button", onclick: () => download(file, file.name) }, "Save sound"));
+  if (entry.file.recorded) tools.append(element("button", { type: "button", onclick: () => saveSound(entry) }, "Save sound"));
   tools.append(element("button", { type: "button", "aria-label": `Remove ${file.name}`, onclick: () => remove(entry.id) }, "Remove"));
   tools.hidden = false;
   const words = element("p", { className: "phones" }), details = element("details", {}, element("summary", {}, "As text"), words);
   details.addEventListener("toggle", () => { words.textContent = segments.map((each) => each.phone).join(" "); });
   entry.section.append(details);
   const { blob, ...source } = lines.source, ask = (wanted) => worker?.postMessage({ id: entry.id, source, wanted });
-  entry.form = new PlaceForm(model, segments, ask, (text) => download(new Blob([text], { type: "text/plain" }), `${stem} placed.TextGrid`));
+  const draw = (placed, box) => new Lines(`${file.name}, placed`, lines.source, box).add(placed, seconds, true);
+  entry.form = new PlaceForm(model, segments, ask, draw, (text) => download(new Blob([text], { type: "text/plain" }), `${stem} placed.TextGrid`));
   entry.section.append(entry.form.box);
   say(`${file.name}: ${facts.textContent}`);
 }
@@ -180,9 +208,14 @@ function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
+function saveSound(entry) {
+  download(entry.file, entry.file.name);
+  entry.isSaved = true;
+}
+
 function remove(id) {
   const entry = recordings.get(id);
-  worker.postMessage({ id, stop: true });
+  worker?.postMessage({ id, stop: true });
   entry.audio.pause();
   URL.revokeObjectURL(entry.sound);
   entry.section.remove();
@@ -215,7 +248,7 @@ async function recordOrEnd() {
   } catch (error) {
     complain(error.name === "NotAllowedError" ? "The browser does not allow the microphone; change that beside the address." : `The microphone cannot be used: ${error.message}`);
   }
-  button.disabled = false;
+  button.disabled = !worker && !recording;
   button.textContent = recording ? "End" : "Record";
   button.setAttribute("aria-pressed", String(recording !== null));
   for (const id of ["meter", "heard"]) part(id).hidden = recording === null;
@@ -226,6 +259,10 @@ part("files").addEventListener("change", ({ target }) => {
   target.value = "";
 });
 part("record").addEventListener("click", recordOrEnd);
+part("example").addEventListener("click", () => {
+  const bytes = Uint8Array.from(atob(given("example")), (letter) => letter.charCodeAt(0));
+  take([new File([bytes], "The ship leaves the harbour in the morning.flac")]);
+});
 for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
   document.addEventListener(name, (event) => {
     event.preventDefault();
@@ -233,6 +270,10 @@ for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
     if (name === "drop" && worker) take([...event.dataTransfer.files]);
   });
 }
+// What the microphone heard is nowhere else.
+addEventListener("beforeunload", (event) => {
+  if (recording || [...recordings.values()].some(({ file, isSaved }) => file.recorded && !isSaved)) event.preventDefault();
+});
 let resizing = 0;
 addEventListener("resize", () => {
   clearTimeout(resizing);

@@ -6,7 +6,7 @@ import { lasting } from "./formats.js";
 import { Matrices } from "./matrix.js";
 import { logitBlocks, Net } from "./net.js";
 import { Ngram } from "./ngram.js";
-import { placed } from "./placement.js";
+import { amiss, FITS, placed } from "./placement.js";
 import { joined } from "./rows.js";
 import { Goodness } from "./scores.js";
 import { chooseSearch } from "./search.js";
@@ -109,6 +109,7 @@ export class Model {
     const found = placed(rows, classes, words, silences);
     const fewest = words.reduce((sum, { readings }) => sum + Math.min(...readings.map((each) => each.length)), 0);
     if (!found) throw new Error(`the recording is too short for ${fewest} phones.`);
+    this.isUnlike = amiss(rows, classes, found, this.silent) > FITS;
     const segmenter = new Segmenter(this.phones, this.silences, this.clock, this.calibration, 0);
     const all = [...segmenter.push(rows, found.path), ...segmenter.finish(seconds())];
     const segments = lasting(all, this.shortest_segment, seconds());

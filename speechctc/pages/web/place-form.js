@@ -5,11 +5,13 @@ import { element } from "./lines.js";
 
 const WEAK = 0.2, POOR = 0.05; // scores below which a phone is marked
 
+const UNLIKE = "This does not seem to be what was said: words may be missing, or doubled, or be those of another recording. Times and scores mean little then.";
+
 export class PlaceForm {
   // `model` has `goodness`, if it scores, and `words`, if the page has a dictionary; `ask` is given what to place, `show`
-  // is called with the answer; `save` is given the text of a TextGrid.
-  constructor(model, segments, ask, save) {
-    Object.assign(this, { ask, save, scores: Boolean(model.goodness) });
+  // is called with the answer; `draw` draws phones on the sound; `save` is given the text of a TextGrid.
+  constructor(model, segments, ask, draw, save) {
+    Object.assign(this, { ask, draw, save, scores: Boolean(model.goodness) });
     const phones = segments.map((each) => each.phone).join(" ");
     this.input = element("input", { type: "text", size: 60, value: model.words ? "" : phones, spellcheck: false });
     this.button = element("button", {}, this.scores ? "Score" : "Place");
@@ -33,7 +35,8 @@ export class PlaceForm {
   }
 
   // `segments` have the number of their word in `words`; null: each is a phone that was given.
-  show(segments, words, seconds, error) {
+  // `isUnlike`: something else seems to have been said.
+  show(segments, words, seconds, error, isUnlike) {
     this.button.disabled = false;
     if (error) {
       this.answer.textContent = `${this.scores ? "No scores" : "Not placed"}: ${error}`;
@@ -45,7 +48,9 @@ export class PlaceForm {
     const mean = `Mean of ${judged.length} phones: ${average(judged).toFixed(2)}.`;
     const said = !this.scores ? `${segments.length} phones are placed.` : judged.length ? mean : "None of these phones is judged.";
     const save = element("button", { type: "button", onclick: () => this.save(textgrid(segments, seconds, "", words)) }, "Save these as TextGrid");
-    this.answer.replaceChildren(element("p", {}, said, " ", save), element("table", {}, element("tr", {}, ...head), ...rows));
+    const doubt = isUnlike ? [element("p", { className: "warning" }, UNLIKE)] : [], drawn = element("div", { className: "lines" });
+    this.answer.replaceChildren(...doubt, element("p", {}, said, " ", save), drawn, element("table", {}, element("tr", {}, ...head), ...rows));
+    this.draw(segments, drawn);
   }
 
   row({ phone, start, end, goodness }, first) {

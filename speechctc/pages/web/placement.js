@@ -65,3 +65,24 @@ export function placed(rows, classes, words, silences = []) {
   }
   return { path, visits: visits.reverse() };
 }
+
+const LEAST_TOLD = 8, WORTH = 8.4; // as in inference/alignment.py
+export const FITS = 0.5;
+
+// How much is amiss in words that are placed, in phones for each of their phones: by how much their path is less probable
+// than what is recognised. As `amiss` in inference/alignment.py; `silent` are labels that are no speech.
+export function amiss(rows, classes, { path, visits }, silent) {
+  const told = visits.filter(({ label }) => !silent.includes(label)).length, worths = [];
+  if (told < LEAST_TOLD) return 0;
+  let behind = 0, before = 0;
+  path.forEach((label, t) => {
+    const row = rows.subarray(t * classes, (t + 1) * classes), greedy = row.reduce((best, value, k) => (value > row[best] ? k : best), 0);
+    behind += row[greedy] - row[label];
+    if (greedy && greedy !== before && !silent.includes(greedy)) worths.push(0);
+    if (worths.length) worths[worths.length - 1] += row[greedy] - row[0];
+    before = greedy;
+  });
+  worths.sort((a, b) => a - b);
+  const at = 0.75 * (worths.length - 1), low = worths[Math.floor(at)] ?? 0, high = worths[Math.ceil(at)] ?? 0;
+  return behind / told / Math.max(low + (at % 1) * (high - low), WORTH);
+}

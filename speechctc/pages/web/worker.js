@@ -9,8 +9,8 @@ import { Dictionary, parsed } from "./transcript.js";
 const WARM_SECONDS = 1, WARM_PHONES = 10, WARM_ROUNDS = 6;
 
 let model = null, packed = null, dictionary = null;
-const stopped = new Set();
-let arrived = () => {}; // takes a recording's number, and bytes that were asked for or none if it is stopped
+let current = null, awaited = -1, isStopped = false; // the recording that is recognised, and the sample it waits for
+let arrived = () => {}; // takes bytes that were asked for, or none if it is stopped
 
 function decoded(text) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
@@ -48,14 +48,14 @@ async function recognise(id, source, wanted) {
   const samples = new Dereverberated(resampled(blocks(), source.rate, model.rate), model.rate, scored && dereverb === "auto" ? "never" : dereverb);
   const silences = wanted?.words ? model.silent : [];
   for (const phones of wanted ? model.placed(samples, length, words, silences) : model.phonesOf(samples, length)) {
-    if (wanted && phones.length) postMessage({ id, placed: phones, words: wanted.words ? words.map((each) => each.text) : null });
+    if (wanted && phones.length) postMessage({ id, placed: phones, words: wanted.words ? words.map((each) => each.text) : null, isUnlike: model.isUnlike });
     else if (!wanted) postMessage({ id, phones, seconds: Math.min(asked / source.rate, seconds) });
     if (!block && asked < source.frames) {
-      const bytes = await new Promise((done) => {
-        arrived = (whose, given) => whose === id && done(given);
+      const bytes = isStopped ? null : await new Promise((done) => {
+        [arrived, awaited] = [done, asked];
         postMessage({ id, first: asked });
       });
-      if (stopped.has(id)) return;
+      if (isStopped) return;
       block = finiteMono(bytes, source, asked);
       asked += BLOCK;
     }
@@ -103,14 +103,14 @@ async function work() {
   busy = true;
   while (waiting.length) {
     const { id, source, wanted } = waiting.shift();
-    if (stopped.has(id)) continue;
+    [current, isStopped] = [id, false];
     try {
       await recognise(id, source, wanted);
     } catch (error) {
       postMessage({ id, error: error.message, unplaced: Boolean(wanted) });
     }
   }
-  busy = false;
+  [busy, current] = [false, null];
 }
 
 globalThis.onmessage = ({ data }) => {
@@ -121,10 +121,14 @@ globalThis.onmessage = ({ data }) => {
       postMessage({ ready: true });
       setTimeout(() => warmUp().catch(() => {})); // a model that fails tells it with a recording
     } else if (data.stop) {
-      stopped.add(data.id);
-      arrived(data.id);
-    } else if (data.bytes) arrived(data.id, data.bytes);
-    else if (data.listen) listen(data.listen).catch((error) => postMessage({ error: error.message }));
+      for (let k = waiting.length - 1; k >= 0; k -= 1) if (waiting[k].id === data.id) waiting.splice(k, 1);
+      if (current === data.id) {
+        isStopped = true;
+        arrived();
+      }
+    } else if (data.bytes) {
+      if (data.id === current && data.first === awaited) arrived(data.bytes); // else for one that was stopped
+    } else if (data.listen) listen(data.listen).catch((error) => postMessage({ error: error.message }));
     else if ("samples" in data) hear(data.samples);
     else {
       waiting.push(data);

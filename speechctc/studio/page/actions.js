@@ -13,12 +13,7 @@ export function onTell(listener) {
 }
 
 async function tried(work) {
-  try {
-    return await work;
-  } catch (error) {
-    tell(error.message);
-    return null;
-  }
+  return work.catch((error) => tell(error.message)); // then it is undefined
 }
 
 function withChosen(request) {
@@ -31,7 +26,10 @@ function withChosen(request) {
 }
 
 export function relabel(label) {
-  return withChosen(() => ({ what: "relabel", label }));
+  return withChosen((phone) => {
+    Object.assign(phone, { label, checked: true }); // at once; if the server refuses it, the labels are read again
+    return { what: "relabel", label };
+  });
 }
 
 export function alternative(rank) {
@@ -79,7 +77,7 @@ export function moveEdge(edge, time, phone = session.chosen) {
 // Moves an edge of the chosen phone to where the model finds the boundary.
 export async function snapEdge(edge) {
   const left = edge === "start" ? session.chosen - 1 : session.chosen;
-  const best = await tried(get("boundary", { recording: session.name, phone: left }));
+  const best = await tried(bestBoundary(left));
   if (best) await moveEdge("end", best.time, left);
 }
 
@@ -87,8 +85,8 @@ export function bestBoundary(left) {
   return get("boundary", { recording: session.name, phone: left });
 }
 
-export function undo() {
-  return tried(edit(() => ({ what: "undo" })));
+export async function undo() {
+  return session.undo ? tried(edit(() => ({ what: "undo" }))) : tell("nothing was changed yet");
 }
 
 export function redo() {
@@ -100,19 +98,19 @@ export async function placeAgain() {
   const [start, stop] = session.selection ?? (session.seconds <= 120 ? [0, session.seconds] : [view.start, end()]);
   const inside = session.phones.map((phone, k) => [phone, k]).filter(([phone]) => phone.end > start && phone.start < stop);
   if (!inside.length) {
-    tell("there are no phones to place");
+    tell("there are no phones there");
     return;
   }
-  tell("placing the phones again");
+  tell("finding the boundaries again");
   const change = await tried(edit(() => ({ first: inside[0][1], last: inside[inside.length - 1][1] + 1 }), "place"));
-  if (change) tell(`${change.phones.length} phones placed again`);
+  if (change) tell(`the boundaries of ${change.phones.length} phones were found again`);
 }
 
 // Goes to the least certain phone that was not shown yet; after the last of them, begins again.
 export function nextSuspect() {
   const found = suspects();
   if (!found.length) {
-    tell("every phone is checked");
+    tell(session.phones.length ? "all phones are checked" : "there are no phones yet: press Recognise");
     return;
   }
   let next = found.find((each) => !visited.has(session.phones[each.number].start));

@@ -15,6 +15,20 @@ const given = new URLSearchParams(location.search).get("token");
 if (given) sessionStorage.setItem("token", given);
 const proof = { "X-Speechctc-Token": sessionStorage.getItem("token") ?? "" };
 
+// A studio that was started anew has another token: the tab that is opened with it tells those that are open already.
+const tabs = new BroadcastChannel("token");
+let place = ""; // of the recordings
+tabs.onmessage = ({ data }) => {
+  if (data.place !== place) return; // what was done here is not for another folder
+  sessionStorage.setItem("token", data.token);
+  proof["X-Speechctc-Token"] = data.token;
+};
+
+export function setPlace(found) {
+  place = found;
+  if (given) tabs.postMessage({ place, token: given });
+}
+
 export function address(name, values) {
   const sound = sounds.get(values.recording);
   return `/api/${name}?${new URLSearchParams(sound ? { ...values, sound } : values)}`;
@@ -22,6 +36,7 @@ export function address(name, values) {
 
 async function answered(response) {
   if (response.ok) return response;
+  if (response.status === 403) throw new Refused("this page has no token of the studio that runs: open the whole address that it printed; this page goes on then", 403);
   let message = (await response.text().catch(() => "")) || `the server answered ${response.status}`;
   try {
     message = JSON.parse(message).error;
@@ -36,7 +51,7 @@ async function send(path, options = {}) {
   try {
     response = await fetch(path, { credentials: "omit", ...options, headers: { ...proof, ...options.headers } });
   } catch {
-    throw new Refused("the studio does not answer; was it ended? Every acknowledged correction is saved", 0);
+    throw new Refused("the studio does not answer; was it ended? Every correction that was said to be saved is", 0);
   }
   return answered(response);
 }
@@ -55,12 +70,14 @@ export async function getBytes(name, values, signal) {
   return (await send(address(name, values), { signal })).arrayBuffer();
 }
 
-export async function post(name, values = {}, body = {}) {
-  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  return (await send(address(name, values), options)).json();
+async function sent(name, values, type, body, more = {}) {
+  return (await send(address(name, values), { method: "POST", headers: { "Content-Type": type }, body, ...more })).json();
 }
 
-export async function postBytes(name, bytes) {
-  const options = { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: bytes };
-  return (await send(address(name, {}), options)).json();
+export function post(name, values = {}, body = {}) {
+  return sent(name, values, "application/json", JSON.stringify(body));
+}
+
+export function postBytes(name, bytes, values = {}, more = {}) {
+  return sent(name, values, "application/octet-stream", bytes, more);
 }

@@ -1,23 +1,27 @@
 // Draws the recording: all of it, waveform, spectrogram, axis, tiers, and over them cursor and selection.
 
-import { session, phoneAt } from "./session.js";
+import { part } from "./dom.js";
+import { session, phoneAt, TOUCH } from "./session.js";
 import { view, toX, end } from "./view.js";
 import * as tiles from "./tiles.js";
 import { shown } from "./notation.js";
 
-export const ROW = 34; // pixels of the tier of phones
+export const ROW = 60; // pixels of the tier of phones
+const DOUBT = 12; // of them under the labels, for how unsure a phone is
+const LARGE = 16; // pixels of a label that has room in its phone, and
+const SMALL = 12; // of one that stands over or under it
+const BASES = [12, 45]; // of those
 export const OTHER = 24; // and of each other tier
 const canvases = Object.fromEntries(
-  ["whole", "wave", "spectrogram", "axis", "tiers", "over"].map((id) => [id, document.getElementById(id)]),
+  ["whole", "wave", "spectrogram", "axis", "tiers", "over"].map((id) => [id, part(id)]),
 );
-const stage = document.getElementById("stage");
+const stage = part("stage");
 let colours = {};
-let waiting = false;
 let playing = null; // the time that is heard
 
 export function readColours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["paper", "panel", "line", "ink", "soft", "accent", "on-accent", "right", "substituted", "mark", "phones"]) {
+  for (const name of ["paper", "panel", "line", "ink", "soft", "accent", "on-accent", "right", "substituted", "substituted-back", "phones"]) {
     colours[name] = style.getPropertyValue(`--${name}`).trim();
   }
 }
@@ -27,27 +31,26 @@ export function setPlaying(time) {
   drawOver();
 }
 
-export function draw() {
-  if (waiting) return;
-  waiting = true;
-  requestAnimationFrame(() => {
-    waiting = false;
-    drawWhole();
-    drawWave();
-    drawSpectrogram();
-    drawAxis();
-    drawTiers();
-    drawOver();
+const DRAWN = { whole: drawWhole, wave: drawWave, spectrogram: drawSpectrogram, axis: drawAxis, tiers: drawTiers, over: drawOver };
+const due = new Set(); // canvases to draw in the next frame
+
+// Draws some canvases, or all.
+export function draw(...names) {
+  if (!due.size) requestAnimationFrame(() => {
+    const now = [...due];
+    due.clear();
+    for (const name of now) DRAWN[name]();
   });
+  for (const name of names.length ? names : Object.keys(DRAWN)) due.add(name);
 }
 
-function prepared(canvas, height = Number(canvas.getAttribute("data-height"))) {
+function prepared(canvas, height = canvas.clientHeight) {
   const ratio = window.devicePixelRatio || 1;
   const width = stage.clientWidth;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
-    canvas.style.height = `${height}px`;
+    if (height !== canvas.clientHeight) canvas.style.height = `${height}px`;
   }
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -81,7 +84,7 @@ function drawPairs(context, tile, start, scale, height, most) {
 }
 
 function drawWhole() {
-  const { context, width, height } = prepared(canvases.whole, 36);
+  const { context, width, height } = prepared(canvases.whole);
   if (!session.name) return;
   const scale = width / session.seconds;
   context.strokeStyle = colours.soft;
@@ -101,7 +104,7 @@ function drawWhole() {
 }
 
 function drawWave() {
-  const { context, width, height } = prepared(canvases.wave, 90);
+  const { context, width, height } = prepared(canvases.wave);
   context.fillStyle = colours.paper;
   context.fillRect(0, 0, width, height);
   if (!session.name) return;
@@ -113,7 +116,7 @@ function drawWave() {
 }
 
 function drawSpectrogram() {
-  const { context, width, height } = prepared(canvases.spectrogram, 220);
+  const { context, width, height } = prepared(canvases.spectrogram);
   context.fillStyle = "#ffffff";
   context.fillRect(0, 0, width, height);
   if (!session.name) return;
@@ -126,6 +129,11 @@ function drawSpectrogram() {
   }
   for (const tile of found) {
     if (tile.image) context.drawImage(tile.image, toX(tile.start), 0, tile.seconds * view.scale, height);
+    else {
+      context.fillStyle = "#e4e4e4"; // it is not computed yet
+      context.fillRect(toX(tile.start), 0, tile.seconds * view.scale, height);
+      context.fillStyle = "#ffffff";
+    }
   }
   const last = toX(session.seconds);
   if (last < width) context.fillRect(last, 0, width - last, height);
@@ -143,14 +151,20 @@ function drawSpectrogram() {
   }
 }
 
+const LONG_STEPS = [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400]; // seconds
+
 function stepOfAxis() {
   const least = 80 / view.scale;
+  if (least > 30) return LONG_STEPS.find((step) => step >= least) ?? least;
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least);
 }
 
 function drawAxis() {
-  const { context } = prepared(canvases.axis, 22);
+  const { context, width, height } = prepared(canvases.axis);
+  context.fillStyle = colours.paper;
+  context.fillRect(0, 0, width, height);
+  if (!session.name) return;
   const step = stepOfAxis();
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   context.fillStyle = colours.soft;
@@ -160,7 +174,8 @@ function drawAxis() {
     context.fillRect(x, 0, 1, 5);
     const time = k * step;
     const text = time >= 60 ? `${Math.floor(time / 60)}:${(time % 60).toFixed(digits).padStart(digits ? digits + 3 : 2, "0")}` : time.toFixed(digits);
-    context.fillText(text, x + 3, 15);
+    const wide = context.measureText(text).width;
+    context.fillText(text, x + 3 + wide < width ? x + 3 : x - 3 - wide, 15);
   }
 }
 
@@ -176,74 +191,118 @@ function drawTiers() {
   session.tiers.forEach((tier, k) => drawTier(context, tier, ROW + k * OTHER, width));
 }
 
-function drawPhones(context, width) {
-  context.textAlign = "center";
-  let drawn = -10; // the pixel that the last phone reached, where many share one
-  for (let k = Math.max(phoneAt(view.start), 0); k < session.phones.length; k += 1) {
-    const phone = session.phones[k];
-    if (phone.start > end()) break;
-    const left = toX(phone.start);
-    const right = toX(phone.end);
-    if (right < drawn + 0.7) continue;
-    drawn = right;
-    drawPhone(context, phone, k, left, right, width);
+// Start and end of a phone in pixels; while a boundary is dragged, as it will be.
+function edges(phone) {
+  const { moving } = session;
+  const at = (time) => toX(moving && Math.abs(time - moving.from) < TOUCH ? moving.time : time);
+  return [at(phone.start), at(phone.end)];
+}
+
+const widths = new Map(); // of labels, in pixels for each pixel of their size
+
+function wide(context, text) {
+  if (!widths.has(text)) {
+    context.font = `${LARGE}px ${colours.phones}`;
+    widths.set(text, context.measureText(text).width / LARGE);
   }
+  return widths.get(text);
+}
+
+// Where labels go: in the phone if it has room, else small and above or below it, where that is free; else null.
+function layOut(context, boxes, width) {
+  const free = BASES.map(() => -Infinity);
+  return boxes.map(({ text, left, right }) => {
+    const share = wide(context, text);
+    const middle = (Math.max(left, 0) + Math.min(right, width)) / 2;
+    if (share * LARGE <= Math.min(right, width) - Math.max(left, 0) - 3) return { x: middle, base: 29, size: LARGE };
+    const half = (share * SMALL) / 2;
+    const lane = free[0] <= free[1] ? 0 : 1;
+    const x = Math.max(Math.min(Math.max(middle, half + 1), width - half - 1), free[lane] + half);
+    if (x - middle > half + 6) return null;
+    free[lane] = x + half + 2;
+    return { x, base: BASES[lane], size: SMALL, half };
+  });
+}
+
+// The least scale, from one on, at which every label has room.
+export function roomyScale(phones, scale) {
+  const context = canvases.tiers.getContext("2d");
+  for (; scale < 2000; scale *= 1.15) {
+    const boxes = phones.map(({ start, end: stop, label }) => ({ text: shown(label), left: start * scale, right: stop * scale }));
+    if (!layOut(context, boxes, Infinity).includes(null)) break;
+  }
+  return scale;
+}
+
+function drawPhones(context, width) {
+  let drawn = -10; // the pixel that the last phone reached, where many share one
+  const phones = session.phones.length ? session.phones : session.heard;
+  const boxes = [];
+  for (let k = Math.max(phoneAt(view.start, phones), 0); k < phones.length; k += 1) {
+    if (phones[k].start > end()) break;
+    const [left, right] = edges(phones[k]);
+    if (right < Math.max(drawn + 0.7, 0)) continue;
+    drawn = right;
+    boxes.push({ phone: phones[k], text: shown(phones[k].label), left, right, chosen: k === session.chosen });
+  }
+  for (const box of boxes) drawBox(context, box);
+  const places = layOut(context, boxes, width);
+  const isFull = 2 * places.filter((place) => place).length > places.length; // else a few labels would look like all
+  context.textAlign = "center";
+  places.forEach((place, k) => place && (isFull || place.size === LARGE) && drawLabel(context, boxes[k], place));
   context.textAlign = "start";
 }
 
-function drawPhone(context, phone, number, left, right, width) {
-  const chosen = number === session.chosen;
-  if (!phone.checked && phone.confidence !== null) {
-    context.globalAlpha = Math.min(Math.max((1 - phone.confidence) * 0.75, 0), 0.75);
-    context.fillStyle = colours.substituted;
-    context.fillRect(left, 1, right - left, ROW - 2);
-    context.globalAlpha = 1;
-  }
+function drawBox(context, { phone, left, right, chosen }) {
   if (phone.checked) {
     context.fillStyle = colours.right;
-    context.fillRect(left, ROW - 5, right - left, 4);
+    for (const y of [ROW - 8, ROW - 4]) context.fillRect(left, y, right - left, 2);
+  } else if (phone.confidence !== null) {
+    const high = DOUBT * (1 - phone.confidence);
+    context.fillStyle = colours.substituted;
+    context.fillRect(left, ROW - 1 - high, right - left, high);
   }
   if (chosen) {
     context.fillStyle = colours.accent;
-    context.fillRect(left, 1, right - left, ROW - 2);
+    context.fillRect(left, 1, right - left, ROW - DOUBT - 2);
   }
   context.fillStyle = colours.ink;
   context.fillRect(left - 0.5, 0, 1, ROW);
   context.fillRect(right - 0.5, 0, 1, ROW);
-  const text = shown(phone.label);
-  context.font = `16px ${colours.phones}`;
-  if (right - left > 5 && context.measureText(text).width < right - left + 2) {
-    context.fillStyle = chosen ? colours["on-accent"] : colours.ink;
-    const middle = (Math.max(left, 0) + Math.min(right, width)) / 2;
-    context.fillText(text, middle, ROW / 2 + 4);
-  }
 }
 
-// How dark a score of score-phones is: as on its page, those below 0.2 are shaded, and those below 0.05 more.
-function shade(tier, label) {
+function drawLabel(context, { text, chosen }, { x, base, size, half }) {
+  if (size === SMALL) {
+    context.fillStyle = chosen ? colours.accent : colours.paper;
+    context.fillRect(x - half - 1, base - 11, 2 * half + 2, 14);
+  }
+  context.font = `${size}px ${colours.phones}`;
+  context.fillStyle = chosen ? colours["on-accent"] : colours.ink;
+  context.fillText(text, x, base);
+}
+
+// How low a score of score-phones is: as on its page, 1 below 0.2 and 2 below 0.05.
+function poorness(tier, label) {
   const score = ["score", "goodness"].includes(tier.name) && !tier.points && label.trim() ? Number(label) : 1;
-  return score < 0 ? 0 : score < 0.05 ? 0.6 : score < 0.2 ? 0.25 : 0;
+  return score < 0 ? 0 : score < 0.05 ? 2 : score < 0.2 ? 1 : 0;
 }
 
 function drawTier(context, tier, top, width) {
   context.fillStyle = colours.line;
   context.fillRect(0, top, width, 1);
   context.font = `13px ${colours.phones}`;
-  let low = 0;
-  let high = tier.entries.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (tier.entries[middle][1] < view.start) low = middle + 1;
-    else high = middle;
-  }
-  for (let k = low; k < tier.entries.length && tier.entries[k][0] <= end(); k += 1) {
+  const first = tier.entries.findIndex(([, stop]) => stop >= view.start);
+  for (let k = Math.max(first, 0); k < tier.entries.length && tier.entries[k][0] <= end(); k += 1) {
     const [start, stop, label] = tier.entries[k];
     const left = toX(start);
     const right = tier.points ? left + 60 : toX(stop);
-    context.globalAlpha = shade(tier, label);
-    context.fillStyle = colours.substituted;
-    context.fillRect(left, top + 1, right - left, OTHER - 1);
-    context.globalAlpha = 1;
+    const poor = poorness(tier, label);
+    if (poor) {
+      context.fillStyle = colours["substituted-back"];
+      context.fillRect(left, top + 1, right - left, OTHER - 1);
+      context.fillStyle = colours.substituted;
+      context.fillRect(left, top + OTHER - 1 - 2 * poor, right - left, 2 * poor);
+    }
     context.fillStyle = colours.line;
     context.fillRect(left, top, 1, OTHER);
     if (!tier.points) context.fillRect(right, top, 1, OTHER);
@@ -266,20 +325,21 @@ function drawTier(context, tier, top, width) {
 }
 
 export function drawOver() {
-  const { context, height } = prepared(canvases.over, 90 + 220 + 22 + tiersHeight());
+  const sound = canvases.wave.clientHeight + canvases.spectrogram.clientHeight;
+  const { context, height } = prepared(canvases.over, sound + 22 + tiersHeight());
   if (!session.name) return;
   if (session.selection) {
     const [start, stop] = session.selection.map(toX);
     context.globalAlpha = 0.18;
     context.fillStyle = colours.accent;
-    context.fillRect(start, 0, stop - start, 310);
+    context.fillRect(start, 0, stop - start, sound);
     context.globalAlpha = 1;
   }
   const phone = session.phones[session.chosen];
   if (phone) {
     context.strokeStyle = colours.accent;
     context.setLineDash([4, 3]);
-    for (const time of [phone.start, phone.end]) line(context, toX(time), 310, 1);
+    for (const x of edges(phone)) line(context, x, sound, 1);
     context.setLineDash([]);
   }
   context.strokeStyle = colours.accent;

@@ -1,19 +1,20 @@
 // The keys: one table, from which the help is made too.
 
 import * as actions from "./actions.js";
+import { made, part } from "./dom.js";
 import { view, zoom, scroll, fit, end } from "./view.js";
 import { session } from "./session.js";
 
-const button = (id) => () => document.getElementById(id).click();
+const button = (id) => () => part(id).click();
 const seen = () => end() - view.start;
 
 export const KEYS = [
   ["ArrowLeft", "previous phone", () => actions.step(-1)],
   ["ArrowRight", "next phone", () => actions.step(1)],
-  ["n", "least certain phone that you have not seen", actions.nextSuspect],
+  ["n", "next doubtful phone: the least certain that you have not seen", actions.nextSuspect],
   ["Enter", "change the label: type it, Enter saves, Escape leaves it", () => focusLabel()],
   ["1 to 9", "take what the model considered first to ninth", null],
-  ["c", "the label is right; go on with N", actions.confirm],
+  ["c", "the label is right; N goes on", actions.confirm],
   ["w", "the whole recording is right: every phone is checked", actions.confirmAll],
   ["s", "split at the cursor, or in the middle", actions.split],
   ["m", "merge with the next phone", actions.merge],
@@ -23,7 +24,7 @@ export const KEYS = [
   ["]", "the phone ends at the cursor", () => actions.moveEdge("end", session.cursor)],
   ["{", "move the phone's start to the model's best place", () => actions.snapEdge("start")],
   ["}", "move the phone's end to the model's best place", () => actions.snapEdge("end")],
-  ["a", "place again: forced alignment of the selection, or of all", actions.placeAgain],
+  ["a", "align again: find the boundaries in the selection, or all", actions.placeAgain],
   ["z", "undo (Ctrl+Z too)", actions.undo],
   ["y", "redo (Ctrl+Y too)", actions.redo],
   ["Space", "play from the cursor or the selection; stop", actions.playOrStop],
@@ -55,18 +56,19 @@ let nextRecording = () => {};
 export function connect(parts) {
   ({ focusLabel, nextRecording } = parts);
   document.addEventListener("keydown", pressed);
-  const rows = document.getElementById("key-rows");
+  const rows = part("key-rows");
   for (const [key, text] of KEYS) {
-    const row = rows.insertRow();
-    const name = document.createElement("kbd");
-    name.textContent = key.replace("Arrow", "");
-    row.insertCell().append(name);
-    row.insertCell().textContent = text;
+    const [row, name] = [made("div"), made("dt")];
+    name.append(made("kbd", key.replace("Arrow", "")));
+    row.append(name, made("dd", text));
+    rows.append(row);
+    const button = document.querySelector(`[aria-keyshortcuts="${CSS.escape(key.length === 1 ? key.toUpperCase() : key)}"]`);
+    if (button) button.title = text;
   }
 }
 
 export function changeSpeed(way) {
-  const select = document.getElementById("speed");
+  const select = part("speed");
   const next = select.selectedIndex + way;
   if (next < 0 || next >= select.options.length) return;
   select.selectedIndex = next;

@@ -1,24 +1,52 @@
-// The list of recordings: length, state and certainty, suspects first.
+// The list of recordings: found by name, filtered and ordered; only what is seen of it is drawn.
 
-const list = document.getElementById("list");
-const search = document.getElementById("search");
-const counts = document.getElementById("counts");
+import { made, part } from "./dom.js";
+import { percent } from "./notation.js";
+
+const box = part("list-box");
+const list = part("list");
+const search = part("search");
+const filter = part("filter");
+const order = part("order");
+const counts = part("counts");
+const HEIGHT = 56; // pixels of a row, as in studio.css
+const AROUND = 6; // rows that are drawn above and below what is seen
 const STATES = {
-  new: "new",
   recognised: "recognised",
-  corrected: "corrected",
   reading: "being read",
+  new: "new",
+  corrected: "corrected",
   unreadable: "cannot be read",
 };
+const RANK = Object.keys(STATES);
+const collator = new Intl.Collator(undefined, { numeric: true });
+const byName = (a, b) => collator.compare(a.name, b.name);
+const ORDERS = {
+  "least sure first": (a, b) => RANK.indexOf(a.state) - RANK.indexOf(b.state) || (a.confidence ?? 0) - (b.confidence ?? 0) || byName(a, b),
+  "by name": byName,
+  "longest first": (a, b) => (b.seconds ?? 0) - (a.seconds ?? 0) || byName(a, b),
+};
 
-let rows = [];
+let rows = []; // in their order
+let shown = []; // those that the search and the filter leave
+let working = { recognising: {}, problems: {} };
 let opened = "";
+let place = 0; // of the open recording among those shown, now or when it was last there
 let drawn = "";
 let choose = () => {};
 
 export function connect(onChoose) {
   choose = onChoose;
-  search.addEventListener("input", draw);
+  filter.append(new Option("all states", ""), ...Object.entries(STATES).map(([state, words]) => new Option(words, state)));
+  order.append(...Object.keys(ORDERS).map((name) => new Option(name)));
+  search.addEventListener("input", () => find(true));
+  filter.addEventListener("change", () => find(true));
+  order.addEventListener("change", () => {
+    rows.sort(ORDERS[order.value]);
+    find();
+  });
+  box.addEventListener("scroll", draw, { passive: true });
+  new ResizeObserver(draw).observe(box);
 }
 
 export function duration(seconds) {
@@ -29,85 +57,96 @@ export function duration(seconds) {
   return `${minutes}:${String(whole % 60).padStart(2, "0")} min`;
 }
 
-export function update(found, recognising, problems) {
-  const now = found.map((row) => ({ ...row, progress: recognising[row.name], problem: row.problem ?? problems[row.name] }));
-  rows = keepsOrder(now) ? inOrder(now) : now;
-  draw();
+export function plural(count, word) {
+  return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 }
 
 // A recording keeps its place while it is corrected; the order is new when others are found or recognised.
-function keepsOrder(now) {
-  const before = new Map(rows.map((row) => [row.name, row.state]));
-  const isWorkedOn = (row) => before.get(row.name) === row.state || row.state === "corrected";
-  return rows.length === now.length && now.every((row) => before.has(row.name) && isWorkedOn(row));
-}
-
-function inOrder(now) {
-  const byName = new Map(now.map((row) => [row.name, row]));
-  return rows.map((row) => byName.get(row.name));
+export function update(found, recognising, problems) {
+  working = { recognising, problems };
+  const before = new Map(rows.map((row, k) => [row.name, { k, state: row.state }]));
+  const stays = ({ name, state }) => before.has(name) && (state === "corrected" || state === before.get(name).state);
+  const isSame = rows.length === found.length && found.every(stays);
+  rows = [...found].sort(isSame ? (a, b) => before.get(a.name).k - before.get(b.name).k : ORDERS[order.value]);
+  find();
 }
 
 export function setOpened(name) {
   opened = name;
+  locate();
+  const top = place * HEIGHT;
+  if (shown[place]?.name === name && (top < box.scrollTop || top + HEIGHT > box.scrollTop + box.clientHeight)) {
+    box.scrollTop = top - box.clientHeight / 2 + HEIGHT / 2;
+  }
   draw();
 }
 
-// The recording that is `way` places from the open one in the list.
-export function neighbour(way) {
-  const names = seen().map((row) => row.name);
-  const at = names.indexOf(opened);
-  return names[at < 0 ? 0 : Math.min(Math.max(at + way, 0), names.length - 1)];
+function locate() {
+  const at = shown.findIndex((row) => row.name === opened);
+  if (at >= 0) place = at;
 }
 
-function seen() {
+// The recording that is `way` places from the one that is open, or that is being opened.
+export function neighbour(way) {
+  const isHere = shown[place]?.name === opened;
+  const at = place + way - (!isHere && way > 0 ? 1 : 0);
+  return shown[Math.min(Math.max(at, 0), shown.length - 1)]?.name;
+}
+
+function find(fromTop = false) {
   const wanted = search.value.trim().toLowerCase();
-  return rows.filter((row) => row.name.toLowerCase().includes(wanted));
+  const state = filter.value;
+  shown = rows.filter((row) => (!state || row.state === state) && row.name.toLowerCase().includes(wanted));
+  locate();
+  const count = (each) => rows.reduce((sum, row) => sum + (row.state === each), 0);
+  const some = shown.length < rows.length ? `; ${shown.length || "none"} shown` : "";
+  counts.textContent = `${plural(rows.length, "recording")}: ${["new", "recognised", "corrected"].map((each) => `${count(each)} ${each}`).join(", ")}${some}`;
+  if (fromTop) box.scrollTop = 0;
+  draw();
 }
 
 function draw() {
-  const found = seen();
-  const key = JSON.stringify([found, opened]);
+  list.style.height = `${shown.length * HEIGHT}px`;
+  const first = Math.max(Math.floor(box.scrollTop / HEIGHT) - AROUND, 0);
+  const last = Math.ceil((box.scrollTop + box.clientHeight) / HEIGHT) + AROUND;
+  const seen = shown.slice(first, last);
+  const key = JSON.stringify([first, shown.length, opened, seen, seen.map((row) => [working.recognising[row.name], working.problems[row.name]])]);
   if (key === drawn) return;
   drawn = key;
-  const of = (state) => rows.filter((row) => row.state === state).length;
-  counts.textContent = `${rows.length} recordings: ${of("new")} new, ${of("recognised")} recognised, ${of("corrected")} corrected`;
-  const focused = document.activeElement?.dataset?.name;
-  list.replaceChildren(...found.map(item));
-  if (focused) list.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus();
+  const focused = list.contains(document.activeElement) && document.activeElement.dataset.name;
+  list.replaceChildren(...seen.map((row, k) => item(row, first + k)));
+  if (focused) list.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
 
-function item(row) {
-  const button = document.createElement("button");
+const isGuessed = ({ confidence }) => (confidence ?? null) !== null;
+
+function item(row, number) {
+  const button = made("button");
   button.dataset.name = row.name;
+  button.title = row.name;
   button.setAttribute("aria-current", String(row.name === opened));
-  const add = (kind, text) => {
-    const span = document.createElement("span");
-    span.className = kind;
-    span.textContent = text;
-    button.append(span);
-    return span;
-  };
-  add("file", row.name);
-  add("length", duration(row.seconds));
-  add("state", state(row));
-  if (row.confidence !== null && row.confidence !== undefined) {
-    const bar = add("certainty", "");
-    const full = document.createElement("i");
-    full.style.width = `${Math.round(100 * row.confidence)}%`;
-    bar.append(full);
+  button.append(made("span", row.name, "file"), made("span", duration(row.seconds), "length"), made("span", state(row), "state"));
+  if (isGuessed(row)) {
+    button.append(made("progress"));
+    button.lastChild.value = row.confidence;
   }
   button.addEventListener("click", () => choose(row.name));
-  const entry = document.createElement("li");
+  const entry = made("li");
+  entry.style.top = `${number * HEIGHT}px`;
+  entry.setAttribute("aria-posinset", number + 1);
+  entry.setAttribute("aria-setsize", shown.length);
   entry.append(button);
   return entry;
 }
 
 function state(row) {
   const words = [STATES[row.state]];
-  if (row.progress !== undefined) words.push(`being recognised, ${Math.round(100 * row.progress)} %`);
-  if (row.phones) words.push(`${row.phones} phones`);
-  if (row.confidence !== null && row.confidence !== undefined) words.push(`${Math.round(100 * row.confidence)} % sure`);
+  const progress = working.recognising[row.name];
+  if (progress !== undefined) words.push(`being recognised, ${percent(progress)}`);
+  if (row.phones) words.push(plural(row.phones, "phone"));
+  if (isGuessed(row)) words.push(`${percent(row.confidence)} sure`);
   if (row.checked) words.push(`${row.checked} checked`);
-  if (row.problem) words.push(row.problem);
+  const problem = row.problem ?? working.problems[row.name];
+  if (problem) words.push(problem);
   return words.join(", ");
 }

@@ -1,7 +1,8 @@
 // The page of the studio: joins the parts, and asks the server what is new.
 
-import { get, post, signed } from "./api.js";
+import { get, post, setPlace, signed } from "./api.js";
 import * as actions from "./actions.js";
+import { part } from "./dom.js";
 import * as draw from "./draw.js";
 import * as keys from "./keys.js";
 import * as list from "./list.js";
@@ -10,20 +11,24 @@ import * as notation from "./notation.js";
 import * as panel from "./panel.js";
 import * as player from "./player.js";
 import * as pointer from "./pointer.js";
-import { session, onChange, open, reload, isSaving, choose, phoneAt } from "./session.js";
+import { session, onChange, open, reload, hearMore, isSaving, choose, phoneAt, suspects } from "./session.js";
 import * as tiles from "./tiles.js";
 import * as training from "./training.js";
-import { onView, resize, fit, show, zoom, view, end } from "./view.js";
+import { onView, resize, fit, show, zoom, view } from "./view.js";
 
-const part = (id) => document.getElementById(id);
 const SPEEDS = [0.25, 0.5, 0.75, 1, 1.5, 2];
 const FIRST_SECONDS = 8; // that are seen of a long recording
+const FIRST_PHONES = 300; // of those seconds, whose labels have room
 const MARGIN = 0.5; // seconds that are seen before the time at which the page opens
 const SOON = 700; // milliseconds until the server is asked again while it works, and
 const LATE = 5000; // otherwise
+const REDRAWN = { cursor: ["over"], chosen: ["tiers", "over"], moving: ["tiers", "over"], labels: ["whole", "tiers", "over"], saving: ["over"] }; // else all
 let overview = null;
+const known = new Map(); // the rows of the list, by name
+let wanted = ""; // the recording that is being opened
 let timer = 0;
 let clearing = 0;
+let seenRevision = null; // of the open recording, for which the labels were read again
 
 function tell(text) {
   part("message").textContent = text;
@@ -31,23 +36,44 @@ function tell(text) {
   clearing = setTimeout(() => (part("message").textContent = ""), 8000);
 }
 
+// Opens a recording; of several that are asked for while one is being opened, the last.
 async function openRecording(name, time = 0) {
-  if (name && name === session.name) focusEditor();
-  if (!name || name === session.name) return;
-  try {
-    player.load(name);
-    await open(name);
-  } catch (error) {
-    tell(error.message);
+  if (!name) return;
+  if (name === session.name && !wanted) {
+    focusEditor();
     return;
   }
+  const isOpening = wanted !== "";
+  wanted = name;
+  list.setOpened(name);
+  if (isOpening) return;
+  try {
+    while (wanted !== session.name) {
+      const next = wanted;
+      await openOne(next, next === name ? time : 0).catch((error) => {
+        tell(error.message);
+        if (wanted === next) wanted = session.name; // as the one before stays open
+      });
+    }
+  } finally {
+    wanted = "";
+    list.setOpened(session.name);
+  }
+}
+
+async function openOne(name, time) {
+  player.load(name);
+  await open(name);
+  seenRevision = null;
   actions.forgetVisited();
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
-  list.setOpened(name);
+  document.title = `${name} - speechctc studio`;
   part("name").textContent = name;
-  const scale = view.width / Math.min(session.seconds, FIRST_SECONDS);
   const at = Math.min(time, session.seconds);
-  show(at ? Math.max(at - MARGIN, 0) : 0, scale);
+  const from = at ? Math.max(at - MARGIN, 0) : 0;
+  const first = Math.max(phoneAt(from), 0);
+  const seen = session.phones.slice(first, first + FIRST_PHONES).filter((phone) => phone.start < from + FIRST_SECONDS);
+  show(from, draw.roomyScale(seen, view.width / Math.min(session.seconds, FIRST_SECONDS)));
   if (session.phones.length) choose(Math.max(phoneAt(at), 0));
   if (at) session.cursor = at;
   focusEditor();
@@ -77,17 +103,27 @@ async function refresh() {
   clearTimeout(timer);
   let busy = false;
   try {
-    const before = overview;
-    overview = await get("overview");
-    showOverview(before);
+    await look();
+    showOverview();
+    document.body.classList.remove("locked");
     busy = training.isRunning(overview.training) || Object.keys(overview.recognising).length > 0 || !overview.model.folder
       || overview.recordings.some((row) => row.state === "reading");
     busy = busy && !overview.model.problem;
     if (part("problem").dataset.from === "server") problem("");
   } catch (error) {
     problem(error.message, "server");
+    document.body.classList.toggle("locked", error.status === 403 && !isSaving());
   }
   timer = setTimeout(refresh, busy ? SOON : LATE);
+}
+
+// Asks what is new; of the rows, the server tells those that changed.
+async function look() {
+  const found = await get("overview", { since: overview?.change ?? 0 });
+  if (!overview) setPlace(found.place);
+  if (found.whole) known.clear();
+  for (const row of found.recordings) known.set(row.name, row);
+  overview = { ...overview, ...found, recordings: [...known.values()] };
 }
 
 function problem(text, from = "") {
@@ -96,10 +132,11 @@ function problem(text, from = "") {
   part("problem").dataset.from = from;
 }
 
-function showOverview(before) {
+function showOverview() {
   part("folder").textContent = overview.folder;
   list.update(overview.recordings, overview.recognising, overview.problems);
   showModels();
+  showPrimary();
   notation.setNames(overview.ipa);
   panel.setInventory(overview.model.phones ?? []);
   panel.setChart(overview.chart);
@@ -108,10 +145,21 @@ function showOverview(before) {
   if (part("problem").dataset.from !== "server") problem(lines.join(" "));
   part("recognise-new").disabled = !overview.model.folder || !overview.recordings.some((row) => row.state === "new");
   const row = overview.recordings.find((each) => each.name === session.name);
-  const old = before?.recordings.find((each) => each.name === session.name);
-  if (row && old && row.state !== old.state && row.state === "recognised" && !isSaving()) reload().then(chooseFirst);
+  showNewest(row);
   part("saved").textContent = savedText(row);
-  if (!session.name && !window.opening) begin();
+  if (!session.name && overview.recordings.length && !window.opening) begin();
+}
+
+// Shows labels that came meanwhile, but not under the hands of who works on those before: that edit is of these.
+function showNewest(row) {
+  const isNew = row?.revision !== undefined && row.revision !== session.revision && row.revision !== seenRevision;
+  const isGrowing = row?.name in overview.recognising;
+  part("recognise").textContent = isGrowing ? "Stop recognising" : "Recognise";
+  if (isGrowing && !session.phones.length) hearMore().catch(() => {});
+  const hasEnded = !isGrowing && session.heard.length > 0;
+  if (!(isNew || hasEnded) || isSaving() || panel.isTyping() || pointer.isDragging()) return;
+  seenRevision = row?.revision;
+  reload().then(chooseFirst);
 }
 
 function chooseFirst() {
@@ -128,7 +176,7 @@ function begin() {
 
 function savedText(row) {
   if (!session.name) return "";
-  if (isSaving()) return "saving";
+  if (isSaving()) return session.waits ? "not saved yet: kept in this page until the studio answers" : "saving";
   if (row?.problem) return row.problem;
   return session.state === "corrected" ? `saved to ${session.textgrid}` : "";
 }
@@ -145,11 +193,46 @@ function showModels() {
   select.dataset.key = key;
   select.replaceChildren(
     ...choices.map(({ round, per }) => {
-      const text = round ? `round ${round}${per === null ? "" : `, PER ${per.toFixed(1)} %`}` : model.folder ? "first model" : "being loaded";
+      const first = current ? model.first : model.folder;
+      const text = round ? `round ${round}${per === null ? "" : `, PER ${per.toFixed(1)} %`}` : model.folder ? modelName(first) : "being loaded";
       return new Option(text, round, false, round === current);
     }),
   );
   select.title = model.line ?? "";
+}
+
+// What a folder of a model is called: a checkpoint's folder is only "best" or "last".
+function modelName(folder) {
+  const names = (folder ?? "").split(/[\\/]/).filter((name) => name && !["best", "last"].includes(name));
+  return names[names.length - 1] ?? "the model before";
+}
+
+// Shows which button is the next to press, and says what to do where there is nothing yet.
+function showPrimary() {
+  const isGrowing = session.name in (overview?.recognising ?? {});
+  const isEmpty = session.name && !session.phones.length;
+  const next = !overview?.model.folder ? "" : training.isDue() ? "open-training" : !overview.recordings.length ? "open-microphone"
+    : !session.name || isGrowing ? "" : isEmpty ? "recognise" : suspects().length ? "next" : "following";
+  for (const button of document.querySelectorAll(".primary")) button.classList.toggle("primary", button.id === next);
+  if (next) part(next).classList.add("primary");
+  document.body.classList.toggle("bare", !session.name && !overview?.recordings.length);
+  part("hint").textContent = !session.name
+    ? "This folder has no recordings yet: record one, or copy some into it."
+    : isEmpty
+      ? "No phones yet: Recognise writes a first draft; or drag over a phone, press I and type its label."
+      : "Left and right choose a phone, Enter changes its label, N goes to the next doubtful one.";
+}
+
+function showReadout() {
+  const { moving, selection, cursor } = session;
+  const ms = (seconds) => `${Math.round(1000 * seconds)} ms`;
+  let text = `Cursor ${cursor.toFixed(3)} s`;
+  if (moving) text = `Boundary ${moving.time.toFixed(3)} s, moved by ${ms(moving.time - moving.from)}`;
+  else if (selection) {
+    const long = selection[1] - selection[0];
+    text = `Selection ${selection[0].toFixed(3)} to ${selection[1].toFixed(3)} s: ${ms(long)}, 1/length ${(1 / long).toPrecision(3)} Hz`;
+  }
+  part("readout").textContent = session.name && text;
 }
 
 function showRecording(what) {
@@ -160,37 +243,34 @@ function showRecording(what) {
     part("note").hidden = !note;
     const count = session.phones.length;
     const checked = session.by_hand ? count : session.phones.filter((phone) => phone.checked).length;
-    part("facts").textContent = `${list.duration(session.seconds)}, ${count} phones, ${checked} checked`;
+    part("facts").textContent = `${list.duration(session.seconds)}, ${list.plural(count, "phone")}, ${checked} checked`;
   }
+  if (what === "heard") part("facts").textContent = `${list.duration(session.seconds)}, ${session.heard.length} phones so far`;
   part("undo").disabled = !session.undo;
   part("redo").disabled = !session.redo;
   const row = overview?.recordings.find((each) => each.name === session.name);
   part("saved").textContent = savedText(row);
   panel.show();
+  showReadout();
+  if (what !== "cursor" && what !== "moving") showPrimary();
   if (what === "chosen" || what === "labels") part("live").textContent = panel.spoken();
-  if (what === "cursor") draw.drawOver();
-  else draw.draw();
+  draw.draw(...(REDRAWN[what] ?? []));
 }
 
 function connectButtons() {
   const click = (id, act) => part(id).addEventListener("click", act);
-  click("play", actions.playOrStop);
-  click("play-phone", actions.playPhone);
-  click("zoom-in", () => zoom(1.5));
-  click("zoom-out", () => zoom(1 / 1.5));
-  click("fit", fit);
-  click("undo", actions.undo);
-  click("redo", actions.redo);
-  click("next", actions.nextSuspect);
-  click("place", actions.placeAgain);
-  click("confirm", actions.confirm);
-  click("confirm-all", actions.confirmAll);
-  click("split", actions.split);
-  click("merge", actions.merge);
-  click("insert", () => panel.focusLabel(true));
-  click("delete", actions.remove);
-  click("recognise", () => tried(post("recognise", {}, { names: [session.name] })));
-  click("recognise-new", () => tried(post("recognise")));
+  const acts = {
+    play: actions.playOrStop, "play-phone": actions.playPhone, "zoom-in": () => zoom(1.5), "zoom-out": () => zoom(1 / 1.5), fit,
+    previous: () => openRecording(list.neighbour(-1)), following: () => openRecording(list.neighbour(1)),
+    undo: actions.undo, redo: actions.redo, next: actions.nextSuspect, place: actions.placeAgain, confirm: actions.confirm,
+    "confirm-all": actions.confirmAll, split: actions.split, merge: actions.merge, insert: () => panel.focusLabel(true),
+    delete: actions.remove, "recognise-new": () => tried(post("recognise")),
+  };
+  for (const [id, act] of Object.entries(acts)) click(id, act);
+  click("recognise", () => {
+    const route = session.name in overview.recognising ? "recognise/stop" : "recognise";
+    tried(post(route, {}, { names: [session.name] }));
+  });
   click("loop", () => {
     const on = part("loop").getAttribute("aria-pressed") !== "true";
     part("loop").setAttribute("aria-pressed", String(on));
@@ -213,11 +293,7 @@ async function download(name, values) {
 }
 
 async function tried(work) {
-  try {
-    await work;
-  } catch (error) {
-    tell(error.message);
-  }
+  await work.catch((error) => tell(error.message));
   refresh();
 }
 
@@ -254,11 +330,11 @@ async function start() {
     draw.readColours();
     draw.draw();
   });
-  onView(draw.draw);
+  onView(() => draw.draw());
   tiles.onTile(draw.draw);
   actions.onTell(tell);
   onChange(showRecording);
-  player.onPlay(() => (part("play").textContent = player.isPlaying() ? "Stop" : "Play"));
+  player.onPlay(() => (part("play").firstChild.textContent = player.isPlaying() ? "Stop" : "Play"));
   new ResizeObserver(() => resize(part("stage").clientWidth)).observe(part("stage"));
   connectButtons();
   connectChoices();
@@ -274,6 +350,15 @@ async function start() {
   keys.connect({ focusLabel: panel.focusLabel, nextRecording: (way) => openRecording(list.neighbour(way)) });
   await refresh();
   for (const form of overview?.formats ?? []) part("export").append(new Option(form, form));
+  window.addEventListener("focus", () => tried(post("look"))); // files may have come
+  const low = matchMedia("(max-height: 600px)");
+  const fold = () => {
+    part("fold").open = !low.matches;
+    draw.draw();
+  };
+  low.addEventListener("change", fold);
+  fold();
+  window.addEventListener("beforeunload", (event) => isSaving() && event.preventDefault());
 }
 
 start();

@@ -1,35 +1,66 @@
-// Recording from the microphone: samples go to the server while one speaks, and phones come back.
+// Recording from the microphone: samples go to the server while one speaks, and phones come back. What the server has not
+// acknowledged stays here and is sent again; each request says which sample it begins with, so that none is kept twice.
 
 import { post, postBytes } from "./api.js";
+import { part } from "./dom.js";
 import { shown } from "./notation.js";
 
-const part = (id) => document.getElementById(id);
-const BLOCK = 0.25; // seconds of samples in one request
+const BLOCK = 0.25; // seconds of samples that are worth a request, and
+const LONGEST = 10; // that one request has
+const AGAIN = 1000; // milliseconds until samples that were not taken are sent again
+const LAST = 15000; // samples that a browser still sends for a page that is closed, about
 let recording = null;
+let tell = () => {};
 
-export function connect(tell, finished) {
+export function connect(onTell, finished) {
+  tell = onTell;
   part("record").addEventListener("click", async () => {
     part("record").disabled = true;
     try {
       if (recording) await end(finished);
-      else await begin(tell);
+      else await begin();
     } catch (error) {
-      tell(error.name === "NotAllowedError" ? "the browser does not allow the microphone; change it beside the address" : error.message);
+      say(said(error));
     }
     part("record").disabled = false;
-    part("record").textContent = recording ? "End" : "Begin";
-    part("record").setAttribute("aria-pressed", String(recording !== null));
+    show();
   });
+  // A dialog that was closed would hide that the microphone is on; browsers let the second Escape close it all the same.
+  part("microphone").addEventListener("cancel", (event) => recording && event.preventDefault());
+  part("microphone").addEventListener("close", () => recording && part("microphone").showModal());
+  window.addEventListener("beforeunload", (event) => recording && event.preventDefault());
+  window.addEventListener("pagehide", () => recording && leave(recording));
 }
 
-async function begin(tell) {
+function said(error) {
+  if (error.name === "NotAllowedError") return "the browser does not allow the microphone; change it beside the address";
+  if (error.name === "NotFoundError") return "the browser finds no microphone; connect one";
+  return error.message;
+}
+
+function say(text) {
+  part("microphone-state").textContent = text;
+  if (text) tell(text);
+}
+
+function show() {
+  part("record").textContent = recording ? "End" : "Begin";
+  part("record").setAttribute("aria-pressed", String(recording !== null));
+  part("microphone").querySelector(".close").disabled = recording !== null;
+  part("open-microphone").textContent = recording ? "Recording" : "Record";
+  part("open-microphone").setAttribute("aria-pressed", String(recording !== null));
+}
+
+async function begin() {
   const sound = { audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false, channelCount: 1 } };
   if (!navigator.mediaDevices) throw new Error("this browser has no microphone here");
+  say("");
   const stream = await navigator.mediaDevices.getUserMedia(sound);
   const context = new AudioContext();
+  let name = "";
   try {
     await context.audioWorklet.addModule("/page/recorder.js");
-    await post("microphone/start", {}, { rate: context.sampleRate });
+    ({ name } = await post("microphone/start", {}, { rate: context.sampleRate }));
   } catch (error) {
     for (const track of stream.getTracks()) track.stop();
     context.close();
@@ -37,49 +68,91 @@ async function begin(tell) {
   }
   const source = context.createMediaStreamSource(stream);
   const node = new AudioWorkletNode(context, "recorder", { numberOfOutputs: 0 });
-  recording = { stream, context, node, parts: [], count: 0, total: 0, sent: Promise.resolve() };
+  recording = { name, rate: context.sampleRate, stream, context, node, parts: [], total: 0, saved: 0, sending: null, isEnding: false };
   part("heard").textContent = "";
-  node.port.onmessage = ({ data }) => take(data, tell);
+  node.port.onmessage = ({ data }) => take(recording, data);
   source.connect(node);
 }
 
-function take(samples, tell) {
-  const mine = recording;
+function take(mine, samples) {
   if (!mine) return;
   mine.parts.push(samples);
-  mine.count += samples.length;
   mine.total += samples.length;
   part("level").value = Math.min(Math.max(...samples.map(Math.abs)), 1);
-  part("elapsed").textContent = `${(mine.total / mine.context.sampleRate).toFixed(1)} s`;
-  if (mine.count >= BLOCK * mine.context.sampleRate) send(mine, tell);
+  showTime(mine);
+  if (!mine.sending && mine.total - mine.saved >= BLOCK * mine.rate) mine.sending = send(mine);
 }
 
-function send(mine, tell) {
-  const joined = new Float32Array(mine.count);
+function showTime({ total, saved, rate }) {
+  part("elapsed").textContent = `${(total / rate).toFixed(1)} s, ${(saved / rate).toFixed(1)} s saved`;
+}
+
+// The first samples that are not acknowledged.
+function next(mine, most) {
+  const samples = new Float32Array(Math.min(mine.total - mine.saved, most));
   let at = 0;
   for (const each of mine.parts) {
-    joined.set(each, at);
+    if (at >= samples.length) break;
+    samples.set(each.subarray(0, samples.length - at), at);
     at += each.length;
   }
-  Object.assign(mine, { parts: [], count: 0 });
-  mine.sent = mine.sent
-    .then(() => postBytes("microphone/block", joined.buffer))
-    .then((found) => hear(found.phones))
-    .catch((error) => tell(error.message));
+  return samples;
+}
+
+function acknowledge(mine, count) {
+  mine.saved += count;
+  while (count) {
+    const [first] = mine.parts;
+    if (first.length > count) mine.parts[0] = first.subarray(count);
+    else mine.parts.shift();
+    count -= Math.min(first.length, count);
+  }
+  showTime(mine);
+}
+
+async function send(mine) {
+  while (!mine.isEnding && mine.total - mine.saved >= BLOCK * mine.rate) {
+    const samples = next(mine, LONGEST * mine.rate);
+    try {
+      const found = await postBytes("microphone/block", samples.buffer, { recording: mine.name, at: mine.saved });
+      acknowledge(mine, samples.length);
+      part("microphone-state").textContent = "";
+      hear(found.phones);
+    } catch (error) {
+      say(`not saved yet: ${error.message}`);
+      await new Promise((done) => setTimeout(done, AGAIN));
+    }
+  }
+  mine.sending = null;
 }
 
 function hear(phones) {
   if (phones.length) part("heard").textContent += ` ${phones.map(shown).join(" ")}`;
 }
 
+// Ends the recording; if the server does not take the rest of it, it stays here, and End tries again.
 async function end(finished) {
   const mine = recording;
-  recording = null;
   for (const track of mine.stream.getTracks()) track.stop();
-  await mine.context.close();
-  if (mine.count) send(mine, () => {});
-  await mine.sent;
-  const { name, phones } = await post("microphone/stop");
+  if (mine.context.state !== "closed") await mine.context.close();
+  mine.isEnding = true;
+  await mine.sending;
+  while (mine.total - mine.saved > LONGEST * mine.rate) {
+    const samples = next(mine, LONGEST * mine.rate);
+    await postBytes("microphone/block", samples.buffer, { recording: mine.name, at: mine.saved });
+    acknowledge(mine, samples.length);
+  }
+  const rest = next(mine, LONGEST * mine.rate);
+  const { name, phones } = await postBytes("microphone/stop", rest.buffer, { recording: mine.name, at: mine.saved });
+  acknowledge(mine, rest.length);
+  recording = null;
   hear(phones);
+  part("microphone").close();
   if (name) await finished(name);
+}
+
+// Ends the recording of a page that is closed.
+function leave(mine) {
+  const rest = next(mine, LAST);
+  postBytes("microphone/stop", rest.buffer, { recording: mine.name, at: mine.saved }, { keepalive: true }).catch(() => {});
 }

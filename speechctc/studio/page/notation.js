@@ -21,3 +21,5 @@ export function written(text) {
   const label = text.trim().normalize("NFC");
   return (inIpa && labels[label]) || label;
 }
+
+export const percent = (share) => `${Math.round(100 * share)} %`;

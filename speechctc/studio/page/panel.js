@@ -1,19 +1,20 @@
 // The chosen phone: its label, what the model considered, and the inventory.
 
 import * as actions from "./actions.js";
+import { made, part } from "./dom.js";
 import { session, chosenPhone } from "./session.js";
-import { shown, written } from "./notation.js";
+import { percent, shown, written } from "./notation.js";
 
-const input = document.getElementById("label");
-const times = document.getElementById("times");
-const groups = { alternatives: document.getElementById("alternatives"), inventory: document.getElementById("inventory") };
-const chart = document.getElementById("chart-rows");
+const input = part("label");
+const times = part("times");
+const groups = { alternatives: part("alternatives"), inventory: part("inventory") };
+const chart = part("chart-rows");
 let phones = [];
 let inserting = false;
 let drawn = "";
 
 export function connect() {
-  document.getElementById("label-form").addEventListener("submit", (event) => {
+  part("label-form").addEventListener("submit", (event) => {
     event.preventDefault();
     save();
   });
@@ -42,21 +43,17 @@ export function drawInventory() {
 export function setChart(rows) {
   if (chart.firstChild) return;
   for (const [name, symbols] of rows) {
-    const title = document.createElement("span");
-    title.textContent = name;
-    const group = document.createElement("div");
-    group.className = "choices";
+    const group = made("div", "", "choices");
     group.setAttribute("role", "group");
     group.setAttribute("aria-label", name);
-    group.append(...symbols.map(symbolButton));
-    chart.append(title, group);
+    group.append(...symbols.map((symbol) => symbolButton(symbol, name)));
+    chart.append(made("span", name), group);
   }
 }
 
-function symbolButton(symbol) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = isSign(symbol) ? `\u25cc${symbol}` : symbol;
+function symbolButton(symbol, name) {
+  const button = made("button", isSign(symbol) ? `\u25cc${symbol}` : symbol);
+  button.title = name;
   button.addEventListener("click", () => takeSymbol(symbol));
   button.addEventListener("pointerdown", (event) => event.preventDefault()); // the input keeps the focus
   return button;
@@ -74,14 +71,8 @@ function takeSymbol(symbol) {
 }
 
 function choice(label, text = "", key = "") {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = shown(label);
-  if (text) {
-    const small = document.createElement("small");
-    small.textContent = ` ${text}`;
-    button.append(small);
-  }
+  const button = made("button", shown(label));
+  if (text) button.append(made("small", ` ${text}`));
   if (key) button.setAttribute("aria-keyshortcuts", key);
   button.addEventListener("click", () => (inserting ? actions.insert(label) : actions.relabel(label)));
   button.addEventListener("pointerdown", (event) => event.preventDefault()); // the input keeps the focus
@@ -97,10 +88,14 @@ export function focusLabel(insert = false) {
   input.select();
 }
 
+export function isTyping() {
+  return document.activeElement === input;
+}
+
 function leave() {
   inserting = false;
   show();
-  document.getElementById("tiers").focus();
+  part("tiers").focus();
 }
 
 async function save() {
@@ -115,13 +110,12 @@ async function save() {
 
 export function show() {
   const phone = chosenPhone();
-  const typing = document.activeElement === input;
-  if (!typing) {
+  if (!isTyping()) {
     input.value = phone ? shown(phone.label) : "";
     input.disabled = !phone;
   }
-  for (const id of ["confirm", "split", "merge", "delete", "play-phone"]) document.getElementById(id).disabled = !phone;
-  const sure = !phone ? "" : phone.checked ? ", checked by hand" : phone.confidence === null ? "" : `, ${Math.round(100 * phone.confidence)} % sure`;
+  for (const id of ["confirm", "split", "merge", "delete", "play-phone"]) part(id).disabled = !phone;
+  const sure = !phone ? "" : phone.checked ? ", checked by hand" : phone.confidence === null ? "" : `, ${percent(phone.confidence)} sure`;
   times.textContent = phone
     ? `${phone.start.toFixed(3)} to ${phone.end.toFixed(3)} s, ${Math.round(1000 * (phone.end - phone.start))} ms${sure}`
     : "no phone is chosen";
@@ -130,7 +124,7 @@ export function show() {
   if (key === drawn) return;
   drawn = key;
   groups.alternatives.replaceChildren(
-    ...others.map(([label, p], k) => choice(label, `${k + 1}: ${Math.round(100 * p)} %`, String(k + 1))),
+    ...others.map(([label, p], k) => choice(label, p < 0.005 ? "" : percent(p), String(k + 1))),
   );
 }
 
@@ -138,6 +132,6 @@ export function show() {
 export function spoken() {
   const phone = chosenPhone();
   if (!phone) return "";
-  const sure = phone.checked ? "checked" : phone.confidence === null ? "" : `${Math.round(100 * phone.confidence)} percent`;
+  const sure = phone.checked ? "checked" : phone.confidence === null ? "" : percent(phone.confidence);
   return `${shown(phone.label)}, ${phone.start.toFixed(2)} seconds, ${sure}, phone ${session.chosen + 1} of ${session.phones.length}`;
 }

@@ -1,10 +1,14 @@
 // Plays parts of the recording, at any speed with the same pitch.
 
 import { signed } from "./api.js";
+import { part } from "./dom.js";
 import { setPlaying } from "./draw.js";
+import { session } from "./session.js";
+import { turnTo } from "./view.js";
 
-const audio = document.getElementById("audio");
-let part = null; // [start, stop]
+const audio = part("audio");
+const follows = part("follow");
+let stretch = null; // [start, stop]
 let loop = false;
 let frame = 0;
 let ready = Promise.resolve();
@@ -34,17 +38,17 @@ export function setLoop(value) {
 }
 
 export function isPlaying() {
-  return part !== null;
+  return stretch !== null;
 }
 
 export async function play(start, stop_) {
   stop();
   const own = [start, stop_];
-  part = own;
+  stretch = own;
   changed();
   try {
     await ready;
-    if (part !== own) return;
+    if (stretch !== own) return;
     audio.currentTime = start;
     await audio.play();
     follow();
@@ -57,14 +61,14 @@ export async function play(start, stop_) {
 export function stop() {
   cancelAnimationFrame(frame);
   audio.pause();
-  part = null;
+  stretch = null;
   setPlaying(null);
   changed();
 }
 
 function follow() {
-  if (!part) return;
-  const [start, stop_] = part;
+  if (!stretch) return;
+  const [start, stop_] = stretch;
   if (audio.currentTime >= stop_ - 0.004 || audio.ended) {
     if (!loop) {
       stop();
@@ -73,6 +77,7 @@ function follow() {
     audio.currentTime = start;
     if (audio.ended || audio.paused) audio.play().catch(stop);
   }
+  if (follows.checked && !session.moving) turnTo(audio.currentTime);
   setPlaying(audio.currentTime);
   frame = requestAnimationFrame(follow);
 }

@@ -1,16 +1,22 @@
-// The mouse: choosing, selecting, dragging boundaries, zooming by the wheel, alternatives on hover.
+// Mouse and touch: choosing, selecting, dragging boundaries, zooming by wheel or pinch, alternatives on hover.
 
 import * as actions from "./actions.js";
-import { session, choose, phoneAt, changed } from "./session.js";
+import { part } from "./dom.js";
+import { session, choose, phoneAt, changed, TOUCH } from "./session.js";
 import { view, toX, toTime, zoom, scroll, show, end } from "./view.js";
 import { ROW } from "./draw.js";
-import { shown } from "./notation.js";
+import { percent, shown } from "./notation.js";
 
-const NEAR = 5; // pixels from a boundary at which it is taken
-const stage = document.getElementById("stage");
-const tiers = document.getElementById("tiers");
-const tip = document.getElementById("tip");
+const NEAR = { mouse: 5, touch: 16 }; // pixels from a boundary at which it is taken
+const LEAST = 0.005; // seconds of a phone
+const stage = part("stage");
+const tiers = part("tiers");
+const fingers = new Map(); // by number, where a finger is
 let drag = null;
+
+export function isDragging() {
+  return drag !== null;
+}
 
 function place(event) {
   const box = stage.getBoundingClientRect();
@@ -21,36 +27,45 @@ function within(time) {
   return Math.min(Math.max(time, 0), session.seconds);
 }
 
-// The boundary near a pixel: the number of a phone, and which edge of it.
-function boundaryAt(x) {
+// The boundary near a pixel: the number of a phone, which edge of it, its time, and how far it can go.
+function boundaryAt(x, near = NEAR.mouse) {
   const number = phoneAt(toTime(x));
   for (const k of [number, number + 1, number - 1]) {
-    const phone = session.phones[k];
-    if (!phone) continue;
-    if (Math.abs(toX(phone.end) - x) <= NEAR) return { phone: k, edge: "end" };
-    if (Math.abs(toX(phone.start) - x) <= NEAR) return { phone: k, edge: "start" };
+    for (const edge of ["end", "start"]) {
+      const from = session.phones[k]?.[edge];
+      if (from !== undefined && Math.abs(toX(from) - x) <= near) return { phone: k, edge, from, ...room(k, edge) };
+    }
   }
   return null;
 }
 
+function room(k, edge) {
+  const { start, end: stop } = session.phones[k];
+  const other = session.phones[edge === "end" ? k + 1 : k - 1];
+  const gap = !other ? Infinity : edge === "end" ? other.start - stop : start - other.end;
+  if (edge === "end") return { low: start + LEAST, high: gap < TOUCH ? other.end - LEAST : (other?.start ?? session.seconds) };
+  return { low: gap < TOUCH ? other.start + LEAST : (other?.end ?? 0), high: stop - LEAST };
+}
+
 export function connect() {
   for (const id of ["wave", "spectrogram", "axis"]) {
-    document.getElementById(id).addEventListener("pointerdown", beginSelection);
+    part(id).addEventListener("pointerdown", beginSelection);
   }
   tiers.addEventListener("pointerdown", beginOnTiers);
   tiers.addEventListener("dblclick", actions.playPhone);
   tiers.addEventListener("pointermove", hover);
-  tiers.addEventListener("pointerleave", () => (tip.hidden = true));
-  document.getElementById("whole").addEventListener("pointerdown", jump);
+  part("whole").addEventListener("pointerdown", jump);
   stage.addEventListener("wheel", wheel, { passive: false });
+  stage.addEventListener("pointerdown", (event) => event.pointerType === "touch" && fingers.set(event.pointerId, place(event).x), true);
   window.addEventListener("pointermove", moved);
   window.addEventListener("pointerup", ended);
+  window.addEventListener("pointercancel", cancelled);
 }
 
 function beginSelection(event) {
   if (!session.name || event.button !== 0) return;
   const time = within(toTime(place(event).x));
-  drag = { kind: "select", from: time };
+  drag = event.pointerType === "touch" ? { kind: "pan" } : { kind: "select", from: time };
   session.cursor = time;
   session.selection = null;
   changed("cursor");
@@ -59,14 +74,18 @@ function beginSelection(event) {
 function beginOnTiers(event) {
   if (!session.name || event.button !== 0) return;
   const { x } = place(event);
+  const isTouch = event.pointerType === "touch";
   const y = event.clientY - tiers.getBoundingClientRect().top;
-  const boundary = y < ROW ? boundaryAt(x) : null;
+  const found = y < ROW ? boundaryAt(x, isTouch ? NEAR.touch : NEAR.mouse) : null;
+  const chosen = session.phones[session.chosen];
+  const boundary = isTouch && (!chosen || ![chosen.start, chosen.end].includes(found?.from)) ? null : found; // else a swipe would move it
   if (boundary) {
-    drag = { kind: "boundary", ...boundary, time: toTime(x), best: null };
+    drag = { kind: "boundary", ...boundary, time: boundary.from, best: null };
     event.preventDefault();
     tiers.focus();
     return;
   }
+  if (isTouch) drag = { kind: "pan" };
   const number = phoneAt(toTime(x));
   if (number >= 0 && session.phones[number].end > toTime(x)) choose(number, false);
   session.cursor = within(toTime(x));
@@ -75,16 +94,36 @@ function beginOnTiers(event) {
 
 async function moved(event) {
   if (!drag) return;
+  if (drag.kind === "pan") {
+    pan(event);
+    return;
+  }
+  const mine = drag;
   const time = within(toTime(place(event).x));
-  if (drag.kind === "select") {
-    const both = [drag.from, time].sort((a, b) => a - b);
+  if (mine.kind === "select") {
+    const both = [mine.from, time].sort((a, b) => a - b);
     session.selection = (both[1] - both[0]) * view.scale > 3 ? both : null;
     session.cursor = both[0];
-  } else {
-    drag.time = event.shiftKey ? await snapped(drag, time) : time;
-    session.cursor = drag.time;
+    changed("cursor");
+    return;
   }
-  changed("cursor");
+  const { phone, from, low, high } = mine;
+  mine.time = Math.min(Math.max(event.shiftKey ? await snapped(mine, time) : time, low), high);
+  if (drag !== mine) return;
+  session.moving = { phone, from, time: mine.time };
+  session.cursor = mine.time;
+  changed("moving");
+}
+
+// One finger moves the view, two zoom it.
+function pan(event) {
+  if (!fingers.has(event.pointerId)) return;
+  const before = [...fingers.values()];
+  fingers.set(event.pointerId, place(event).x);
+  const now = [...fingers.values()];
+  const centre = (all) => all.reduce((sum, x) => sum + x, 0) / all.length;
+  if (now.length > 1) zoom(Math.max(Math.abs(now[0] - now[1]), 8) / Math.max(Math.abs(before[0] - before[1]), 8), toTime(centre(before)));
+  scroll((centre(before) - centre(now)) / view.scale);
 }
 
 // While Shift is held, the boundary is where the model finds it, if it can be found.
@@ -101,11 +140,24 @@ async function snapped(mine, time) {
 }
 
 async function ended(event) {
+  fingers.delete(event.pointerId);
   const mine = drag;
-  drag = null;
+  if (!fingers.size) drag = null;
   if (mine?.kind !== "boundary") return;
   const time = event.shiftKey ? await snapped(mine, mine.time) : mine.time;
-  await actions.moveEdge(mine.edge, time, mine.phone);
+  const done = Math.abs(time - mine.from) < TOUCH ? null : actions.moveEdge(mine.edge, time, mine.phone);
+  await done;
+  if (session.moving?.from === mine.from) session.moving = null;
+  changed("labels");
+}
+
+// The browser scrolls the page by this swipe.
+function cancelled(event) {
+  fingers.delete(event.pointerId);
+  drag = null;
+  if (!session.moving) return;
+  session.moving = null;
+  changed("labels");
 }
 
 function jump(event) {
@@ -125,15 +177,11 @@ function wheel(event) {
 
 function hover(event) {
   if (drag || !session.name) return;
-  const { x, y } = place(event);
+  const { x } = place(event);
   const onPhones = event.clientY - tiers.getBoundingClientRect().top < ROW;
   tiers.style.cursor = onPhones && boundaryAt(x) ? "ew-resize" : "default";
-  const phone = session.phones[phoneAt(toTime(x))];
-  tip.hidden = !onPhones || !phone || phone.end < toTime(x);
-  if (tip.hidden) return;
-  const sure = phone.checked ? "checked" : phone.confidence === null ? "" : `${Math.round(100 * phone.confidence)} %`;
-  const others = phone.alternatives.map(([label, p]) => `${shown(label)} ${Math.round(100 * p)} %`).join("\n");
-  tip.textContent = `${shown(phone.label)} ${sure}${others ? `\n${others}` : ""}`;
-  tip.style.left = `${Math.min(x + 12, view.width - 90)}px`;
-  tip.style.top = `${y + 14}px`;
+  const phone = onPhones && session.phones[phoneAt(toTime(x))];
+  const shares = phone && phone.end > toTime(x) ? [[phone.label, phone.checked ? null : phone.confidence], ...phone.alternatives] : [];
+  const seen = shares.filter(([, p], k) => !k || p >= 0.005);
+  tiers.title = seen.map(([label, p]) => `${shown(label)} ${p === null ? "" : percent(p)}`).join("\n");
 }

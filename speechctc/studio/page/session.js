@@ -13,9 +13,14 @@ export const session = {
   chosen: -1,
   cursor: 0,
   selection: null, // [start, end] in seconds
+  moving: null, // a boundary that is dragged: { from, time, low, high } in seconds
   unknown: [],
+  waits: false, // for a server that does not answer
+  heard: [], // phones of a recognition that is under way, of a recording without labels
 };
 
+export const TOUCH = 0.0002; // seconds between phones that count as touching
+const AGAIN = 1000; // milliseconds until an edit that was not taken is sent again
 const listeners = [];
 let queue = Promise.resolve();
 let pending = 0;
@@ -33,29 +38,62 @@ function phoneOf([start, end, label, confidence, alternatives, checked]) {
 }
 
 function take(labels) {
-  Object.assign(session, { revision: labels.revision, undo: labels.undo, redo: labels.redo, state: labels.state });
+  const { revision, undo, redo, state, unknown } = labels;
+  Object.assign(session, { revision, undo, redo, state, unknown });
 }
 
 export async function open(name) {
   await queue;
   const found = await get("recording", { recording: name });
   sounds.set(name, found.sound);
-  Object.assign(session, found, { phones: found.phones.map(phoneOf), chosen: -1, cursor: 0, selection: null });
+  const phones = found.phones.map(phoneOf);
+  Object.assign(session, found, { phones, heard: [], chosen: -1, cursor: 0, selection: null });
   changed("opened");
 }
 
-export async function reload() {
+// Shows the labels that the server has, after the edits that are under way.
+export function reload() {
+  queue = queue.then(read, read).catch(() => {}); // the next look at the folder tries again
+  return queue;
+}
+
+async function read() {
   const { chosen, cursor } = session;
   const found = await get("recording", { recording: session.name });
   sounds.set(session.name, found.sound);
-  Object.assign(session, found, { phones: found.phones.map(phoneOf) });
+  Object.assign(session, found, { phones: found.phones.map(phoneOf), heard: [] });
   session.chosen = Math.min(chosen, session.phones.length - 1);
   session.cursor = cursor;
   changed("labels");
 }
 
+// Takes what is known so far of the recognition that is under way.
+export async function hearMore() {
+  const { name } = session;
+  const found = await get("heard", { recording: name, first: session.heard.length });
+  if (name !== session.name || !found.phones.length) return;
+  session.heard.push(...found.phones.map(phoneOf));
+  changed("heard");
+}
+
 export function isSaving() {
   return pending > 0;
+}
+
+// Sends an edit again until the server answers: what a person did is neither lost nor undone.
+async function posted(route, name, request) {
+  for (;;) {
+    try {
+      const change = await post(route, { recording: name }, request);
+      session.waits = false;
+      return change;
+    } catch (error) {
+      session.waits = [0, 403].includes(error.status); // it does not run, or was started anew
+      if (!session.waits) throw error;
+      changed("saving");
+      await new Promise((done) => setTimeout(done, AGAIN));
+    }
+  }
 }
 
 // Sends an edit after those before it; `make` returns the request, or null, when its turn has come.
@@ -67,13 +105,14 @@ export function edit(make, route = "edit") {
     try {
       const request = name === session.name ? make() : null;
       if (!request) return null;
-      const change = await post(route, { recording: name }, { ...request, revision: session.revision });
+      const change = await posted(route, name, { ...request, revision: session.revision });
       if (name !== session.name) return change;
       session.phones.splice(change.at, change.remove, ...change.phones.map(phoneOf));
+      session.note = change.note || session.note;
       take(change);
       return change;
     } catch (error) {
-      if (error.status === 409) await reload();
+      await read().catch(() => {});
       throw error;
     } finally {
       pending -= 1;
@@ -96,12 +135,12 @@ export function chosenPhone() {
 }
 
 // The number of the phone at a time, or of the last one before it; -1 before the first.
-export function phoneAt(time) {
+export function phoneAt(time, phones = session.phones) {
   let low = 0;
-  let high = session.phones.length;
+  let high = phones.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (session.phones[middle].start <= time) low = middle + 1;
+    if (phones[middle].start <= time) low = middle + 1;
     else high = middle;
   }
   return low - 1;

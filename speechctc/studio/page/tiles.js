@@ -47,21 +47,24 @@ export function spectrogram(name, start, stop, scale, total) {
   return wanted.map((number) => {
     const values = { recording: name, level: of - SPECTROGRAM.first, number, ...settings };
     const key = address("tile", values);
-    return { start: number * seconds, seconds, image: kept(pictures, key, () => load(key, values)).ready };
+    return { start: number * seconds, seconds, image: kept(pictures, key, () => load(pictures, "tile", key, values, toImage, "spectrogram")).ready };
   });
 }
 
-function load(key, values) {
+function load(cache, route, key, values, read, ...seen) {
   const tile = { ready: null };
-  getBytes("tile", values)
-    .then((bytes) => createImageBitmap(new Blob([bytes], { type: "image/png" })))
-    .then((image) => {
-      tile.ready = image;
-      arrived("spectrogram");
+  getBytes(route, values)
+    .then(read)
+    .then((found) => {
+      tile.ready = found;
+      arrived(...seen);
     })
-    .catch(() => pictures.delete(key));
+    .catch(() => cache.delete(key));
   return tile;
 }
+
+const toImage = (bytes) => createImageBitmap(new Blob([bytes], { type: "image/png" }));
+const toPairs = (bytes) => new Int16Array(bytes);
 
 // The tiles of the waveform between two times: pairs of lowest and highest, from -32767 to 32767.
 export function wave(name, start, stop, scale, total) {
@@ -70,20 +73,8 @@ export function wave(name, start, stop, scale, total) {
   return range(start, stop, seconds, total).map((number) => {
     const values = { recording: name, start: number * seconds, stop: (number + 1) * seconds, columns: COLUMNS };
     const key = address("wave", values);
-    return { start: number * seconds, seconds, pairs: kept(waves, key, () => loadWave(key, values)).ready };
+    return { start: number * seconds, seconds, pairs: kept(waves, key, () => load(waves, "wave", key, values, toPairs, "wave", "whole")).ready };
   });
-}
-
-function loadWave(key, values) {
-  const tile = { ready: null };
-  const bounded = { ...values };
-  getBytes("wave", bounded)
-    .then((bytes) => {
-      tile.ready = new Int16Array(bytes);
-      arrived("wave");
-    })
-    .catch(() => waves.delete(key));
-  return tile;
 }
 
 export function forget() {

@@ -1,89 +1,126 @@
-// Train again: facts, progress, the curve, and PER before and after.
+// Training on corrections: the verdict, progress, the curve, facts.
 
 import { post } from "./api.js";
-import { duration } from "./list.js";
+import { part } from "./dom.js";
+import { duration, plural } from "./list.js";
 
-const part = (id) => document.getElementById(id);
-const RUNNING = ["preparing", "training", "scoring"];
+// What is said of a training that runs, by its state.
 const SAYS = {
   preparing: "computing the features",
   training: "training",
   scoring: "scoring both models on what was held out",
-  done: "done",
-  failed: "failed",
-  stopped: "stopped",
 };
+
+const DUE = 5; // corrected recordings that no round has had
+const LEAST = 2; // corrected recordings with which a training can begin
+let due = false;
+let asked = ""; // the answer to a press, until the server
+let before = ""; // says something else than before
 
 export function connect(tell, refresh) {
   part("training-form").addEventListener("submit", async (event) => {
     event.preventDefault();
+    say("Starting: writing down what was corrected");
+    part("train").disabled = true;
     await tried(post("train", {}, { minutes: Number(part("minutes").value) }));
   });
-  part("stop").addEventListener("click", () => tried(post("stop")));
+  part("stop").addEventListener("click", () => {
+    say("Stopping after this step; the best model until now is scored");
+    tried(post("stop"));
+  });
+  function say(text) {
+    asked = text;
+    part("training-state").textContent = text;
+  }
   async function tried(work) {
-    try {
-      await work;
-    } catch (error) {
-      part("training-state").textContent = error.message;
-      tell(error.message);
-    }
+    await work.catch(({ message }) => {
+      say(message);
+      tell(message);
+    });
     refresh();
   }
 }
 
+// Whether enough was corrected since the last training for another.
+export function isDue() {
+  return due;
+}
+
 export function isRunning(training) {
-  return RUNNING.includes(training.state);
+  return training.state in SAYS;
 }
 
-export function update({ recordings, training, message, model }) {
+export function update({ recordings, training, model }) {
   const corrected = recordings.filter((row) => row.state === "corrected");
-  const checked = corrected.reduce((sum, row) => sum + (row.checked ?? 0), 0);
-  const phones = corrected.reduce((sum, row) => sum + (row.phones ?? 0), 0);
-  const whole = corrected.filter((row) => row.whole).length;
-  const seconds = corrected.reduce((sum, row) => sum + (row.seconds ?? 0), 0);
-  part("training-facts").textContent =
-    `${corrected.length} corrected recordings, ${duration(seconds)}; ${checked} of their ${phones} phones are checked or made by hand. ` +
-    "Labels that you did not check are taken as correct where you have worked. " +
-    (corrected.length < 5 || !whole
-      ? `The gain is measured on recordings held out: it needs 5 corrected ones (here ${corrected.length}), and some of which every phone is checked (key W; here ${whole}).`
-      : `The gain is measured on recordings held out, up to a fifth, of the ${whole} whose every phone is checked.`);
   const running = isRunning(training);
-  part("train").disabled = running || !model.folder;
+  const used = new Set([...(training.train ?? []), ...(training.test ?? [])]);
+  due = !running && corrected.filter((row) => !used.has(row.name)).length >= DUE;
+  part("training-facts").textContent = facts(corrected);
+  part("train").disabled = running || !model.folder || corrected.length < LEAST;
   part("stop").disabled = !running || training.state === "scoring";
-  if (!training.state) return;
-  const { curve = [] } = training;
+  const { curve = [], epochs } = training;
   const last = curve[curve.length - 1];
-  const at = last ? `, epoch ${last.epoch} of ${training.epochs}, ${last.minutes.toFixed(1)} minutes, dev PER ${last.dev_per.toFixed(1)} %` : "";
-  part("training-state").textContent = `Round ${training.round}: ${SAYS[training.state] ?? training.state}${at}. ${training.line ?? ""}`;
-  part("training-result").textContent = result(training, message);
-  drawCurve(curve);
+  part("open-training").textContent = running ? `Training: ${last ? `epoch ${last.epoch} of ${epochs}` : training.state}, ${time(training.seconds)}` : "Train";
+  part("open-training").classList.toggle("running", running);
+  part("minutes").disabled = running;
+  if (running) part("minutes").value = training.minutes;
+  if (!training.state) return;
+  const at = last ? `, epoch ${last.epoch} of ${epochs}, dev PER ${last.dev_per.toFixed(1)} %` : "";
+  const now = `Round ${training.round}: ${SAYS[training.state] ?? training.state}${at}. ${training.line ?? ""}`;
+  if (now !== before) asked = "";
+  before = now;
+  part("training-state").textContent = asked || now;
+  part("training-result").textContent = result(training);
+  drawCurve(curve, training.start_per);
 }
 
-function result({ state, before, after, forgotten, test }, message) {
+function time(seconds = 0) {
+  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
+}
+
+function facts(corrected) {
+  const sum = (key) => corrected.reduce((total, row) => total + (row[key] ?? 0), 0);
+  const whole = corrected.filter((row) => row.whole).length;
+  if (corrected.length < LEAST) return `${plural(corrected.length, "corrected recording")}; a training needs ${LEAST}.`;
+  return (
+    `${plural(corrected.length, "corrected recording")}, ${duration(sum("seconds"))}; ${sum("checked")} of their ${plural(sum("phones"), "phone")} are checked or made by hand. ` +
+    "Labels that you did not check are taken as correct where you have worked. The gain is measured on recordings held out" +
+    (corrected.length < DUE || !whole
+      ? `: that needs ${DUE} corrected ones (here ${corrected.length}), and some of which every phone is checked (key W; here ${whole}).`
+      : `, up to a fifth, of the ${whole} whose every phone is checked.`)
+  );
+}
+
+// The verdict, then what it rests on.
+function result({ state, before, after, forgotten, test }) {
   if (state !== "done") return "";
   const words = [];
   if (before && after) {
+    const kept = after.per > before.per;
     words.push(
-      `On ${after.recordings} recordings held out (${after.phones} phones), PER ${before.per.toFixed(1)} % before, ${after.per.toFixed(1)} % after: ${after.text}.`,
+      `${kept ? "The old model is kept" : "The new model is in use"}: PER ${after.per.toFixed(1)} % after, ${before.per.toFixed(1)} % before, on ${plural(after.recordings, "recording")} held out (${plural(after.phones, "phone")}; ${after.text}).`,
     );
     if (after.caution) words.push(`${after.caution}.`);
-  } else if (!test?.length) words.push("Nothing could be held out (5 corrected recordings are needed, and some whose every phone is checked), so the gain is not measured.");
+  } else {
+    words.push("The new model is in use.", test?.length ? "" : "Nothing could be held out, so the gain is not measured.");
+  }
   if (forgotten?.length) words.push(`No correction has these phones, so the new model does not know them: ${forgotten.join(" ")}.`);
-  if (message) words.push(`${message[0].toUpperCase()}${message.slice(1)}.`);
   return words.join(" ");
 }
 
-function drawCurve(curve) {
+function drawCurve(curve, before) {
   const canvas = part("curve");
+  canvas.hidden = !curve.length;
+  if (!curve.length) return;
   const context = canvas.getContext("2d");
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const { width, height } = canvas;
   context.clearRect(0, 0, width, height);
-  if (!curve.length) return;
   const values = curve.map((entry) => entry.dev_per);
-  const top = Math.max(...values) * 1.05 + 1;
-  const bottom = Math.max(Math.min(...values) * 0.95 - 1, 0);
+  const all = before === undefined ? values : [...values, before];
+  const top = Math.max(...all) * 1.05 + 1;
+  const bottom = Math.max(Math.min(...all) * 0.95 - 1, 0);
   const x = (k) => 48 + (k / Math.max(curve.length - 1, 1)) * (width - 60);
   const y = (value) => 10 + ((top - value) / (top - bottom)) * (height - 40);
   context.fillStyle = colour("soft");
@@ -92,14 +129,24 @@ function drawCurve(curve) {
     context.fillText(`${value.toFixed(0)} %`, 4, y(value) + 4);
     context.fillRect(44, y(value), width - 56, 0.5);
   }
-  context.fillText(`dev PER, epoch 1 to ${curve.length}`, 48, height - 8);
+  context.fillText(`PER by epoch, 1 to ${curve.length}, on dev: recordings set aside to choose the epoch`, 48, height - 8);
+  context.lineWidth = 2;
+  if (before !== undefined) {
+    context.strokeStyle = colour("soft");
+    context.setLineDash([6, 4]);
+    stroke(context, [[48, y(before)], [width - 12, y(before)]]);
+    context.setLineDash([]);
+    context.fillText(`before: ${before.toFixed(1)} %`, width - 110, y(before) - 6);
+  }
   context.strokeStyle = colour("accent");
   context.fillStyle = colour("accent");
-  context.lineWidth = 2;
-  context.beginPath();
-  values.forEach((value, k) => context[k ? "lineTo" : "moveTo"](x(k), y(value)));
-  context.stroke();
+  stroke(context, values.map((value, k) => [x(k), y(value)]));
   values.forEach((value, k) => context.fillRect(x(k) - 2, y(value) - 2, 4, 4));
-  const last = values[values.length - 1].toFixed(1);
-  canvas.setAttribute("aria-label", `Phone error rate on dev after ${curve.length} epochs: ${last} %, lowest ${Math.min(...values).toFixed(1)} %`);
+  canvas.setAttribute("aria-label", `PER on dev after ${plural(curve.length, "epoch")}: ${values[values.length - 1].toFixed(1)} %`);
+}
+
+function stroke(context, points) {
+  context.beginPath();
+  points.forEach((point, k) => context[k ? "lineTo" : "moveTo"](...point));
+  context.stroke();
 }

@@ -62,3 +62,8 @@ export function reveal(start, stop = start) {
   if (start - room < view.start) show(start - room, view.scale);
   else if (stop + room > end()) show(Math.min(stop + room - view.width / view.scale, start - room), view.scale);
 }
+
+// Turns the page if a time is not seen.
+export function turnTo(time) {
+  if (time < view.start || time > end()) show(time - 0.1 * (end() - view.start), view.scale);
+}
