@@ -207,9 +207,10 @@ class Transcribed(Recordings):
         "Place the labels of each annotation, interval or row (columns start and end, in seconds) between its own "
         "times, or all of them in the whole recording. Default: between the times of rows, and of a tier most of whose "
         "labels stand in annotations of several.")] = None
-    misfits: Annotated[bool, Option("--misfits", help=
-        "Find what is missing from a recording, and what it holds beyond its transcript, instead of placing every word "
-        "or phone.")] = False
+    misfits: Annotated[bool | None, Option("--misfits/--no-misfits", help=
+        "Mark what is missing from a recording, and what it holds beyond its transcript, instead of placing every word "
+        "or phone; --no-misfits does not look. Default: score-phones marks it and scores no word beside it; align "
+        "places all, and says when it seems that something does not fit.")] = None
     silence: Annotated[str | None, Option(metavar="PHONES", help=
         'Phones of the model that may stand between words: "pau sil". Default: with --words all of its labels of '
         'silence, else none; "" for none.')] = None
@@ -345,7 +346,8 @@ def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, languag
     """Return how transcripts are placed."""
     from speechctc.stages.align import choose_placing
 
-    how = given.misfits, given.silence, given.symbols == "own", is_ipa
+    misfits = True if given.misfits is None and isinstance(given, ScorePhones) else given.misfits
+    how = misfits, given.silence, given.symbols == "own", is_ipa
     placing = choose_placing(recogniser.inventory, labels, given.dictionary, language, *how)
     placing = placing._replace(
         show_intervals=given.intervals, first_variant=given.first_variant, ignored=tuple(given.ignore or ())

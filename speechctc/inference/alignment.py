@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.inference.placement import Posteriors
-from speechctc.inference.result import Misfit, Recognition, Variant, Word
+from speechctc.inference.result import Misfit, Recognition, Variant, Word, misfits_text
 from speechctc.inference.segmenter import (
     BEYOND,
     MIN_DURATION,
@@ -58,6 +58,14 @@ class Aligned(NamedTuple):
     misfits: tuple[Misfit, ...]
 
 
+class Times(NamedTuple):
+    """The clock of the frames of a part of a recording, when the part ends, and within what times it lies."""
+
+    clock: FrameClock
+    seconds: float
+    span: Span
+
+
 @dataclass(frozen=True)
 class AlignOptions:
     """How a transcript is placed.
@@ -68,6 +76,8 @@ class AlignOptions:
         As for `speechctc.inference.placement.place`; silences by name.
     heard : PhoneMapping, optional
         Labels that are not the model's, and the phones that they are heard as.
+    say_misfits : bool
+        All units are placed, and the result says what misfits there seem to be.
     judge : callable, optional
         Scores the phones: `Goodness.scores`, or `collect` to learn from them.
     watch : callable
@@ -79,6 +89,7 @@ class AlignOptions:
     heard: PhoneMapping | None = None
     judge: Judge | None = None
     watch: Callable[[str], None] = lambda text: None
+    say_misfits: bool = False
 
 
 class Aligner:
@@ -148,21 +159,17 @@ class Aligner:
         """
         if not items:
             return Recognition(name, seconds, (), 0.0)
-        length, span = seconds - (start or 0.0), WHOLE if start is None else (start, seconds)
-        placed = self._placed(name, length, items, posteriors)
-        clock = FrameClock(self.clock.step, self.clock.seconds(first))
-        segmenter = Segmenter(self.inventory, clock, self.calibration)
-        units = tuple(units_of(items))
-        aligned = self._in_time(placed, posteriors, units, segmenter, seconds, span)
-        silent = _silent(self.inventory)
-        is_unlike = not self.options.find_misfits and amiss(placed, posteriors, silent) > FITS
-        notes, is_unheard = [f"{name}: {UNLIKE}"] if is_unlike else [], False
+        length, clock = seconds - (start or 0.0), FrameClock(self.clock.step, self.clock.seconds(first))
+        times, units = Times(clock, seconds, WHOLE if start is None else (start, seconds)), tuple(units_of(items))
+        placed = self._placed(name, length, items, posteriors, self.options.find_misfits)
+        aligned = self._in_time(placed, posteriors, units, times, self.refiner)
+        notes, is_unfit = self._fit(name, posteriors, placed, aligned.segments)
         if self.options.judge is not None:
             judged = posteriors.judged or posteriors
             scores = self.options.judge(placed, judged, aligned.segments, self.heard.classes)
-            aligned = _judged(aligned, placed, scores)
-            unheard, is_unheard = _unheard(name, aligned.segments, placed, posteriors, self.inventory)
-            notes += unheard
+            aligned = _judged(aligned, placed, scores, beside_misfits(placed))
+            if self.options.find_misfits:  # of what is left out, all would seem to fit
+                notes, is_unfit = self._fit_of_all(name, length, items, posteriors, times)
         segments, words, misfits = aligned
         if all(unit.pronunciations == ((unit.text,),) for unit in units):
             words = ()  # they would repeat the phones
@@ -170,21 +177,51 @@ class Aligner:
             where = f"from {clock.seconds(placed.touched):.0f} s on"
             edge = "it is at the edge of what was looked at: cut the recording"
             notes.append(f"{name}: the alignment may be wrong {where}; {edge}")
-        score = placed.score / max(len(segments), 1)
-        is_unfit = is_unlike or is_unheard
-        return Recognition(name, seconds, segments, score, words, misfits, "; ".join(notes), is_unfit)
+        score, doubt = placed.score / max(len(segments), 1), ""
+        if self.options.say_misfits and not is_unfit:
+            around = self._placed(name, length, items, posteriors, True)
+            doubt = misfits_text(self._in_time(around, posteriors, units, times, None).misfits)
+        note = "; ".join(notes)
+        return Recognition(name, seconds, segments, score, words, misfits, note, is_unfit, doubt=doubt)
 
-    def _placed(self, name: str, length: float, items: Items, posteriors: Posteriors) -> Placement:
+    def _fit_of_all(
+        self, name: str, length: float, items: Items, posteriors: Posteriors, times: Times
+    ) -> tuple[list[str], bool]:
+        """As `_fit`, of the transcript placed without misfits."""
+        try:
+            placed = self._placed(name, length, items, posteriors, False)
+        except InputError:
+            return [f"{name}: {UNLIKE}"], True
+        aligned = self._in_time(placed, posteriors, tuple(units_of(items)), times, None)
+        return self._fit(name, posteriors, placed, aligned.segments)
+
+    def _fit(
+        self, name: str, posteriors: Posteriors, placed: Placement, segments: Sequence[Segment]
+    ) -> tuple[list[str], bool]:
+        """Return what is to be said of how a transcript fits as a whole, and whether most of it does not.
+
+        Nothing where misfits were left out of the placement: they say it.
+        """
+        if self.options.find_misfits and self.options.judge is None:
+            return [], False
+        is_unlike = amiss(placed, posteriors, _silent(self.inventory)) > FITS
+        notes, is_unheard = [f"{name}: {UNLIKE}"] if is_unlike else [], False
+        if self.options.judge is not None:
+            unheard, is_unheard = _unheard(name, segments, placed, posteriors, self.inventory)
+            notes += unheard
+        return notes, is_unlike or is_unheard
+
+    def _placed(self, name: str, length: float, items: Items, posteriors: Posteriors, find_misfits: bool) -> Placement:
         """Return the best placement of a transcript."""
         encode, options = self.inventory.encode, self.options
-        if not options.find_misfits:
+        if not find_misfits:
             plain = units_of(items) if is_plain(items) else ()
             labels = [label for unit in plain for label in encode(unit.pronunciations[0])]
             check_fit(name, labels or range(fewest_phones(items)), posteriors.frames, length)
         from speechctc.inference.placement import place  # late: it loads numba
 
         silences = encode(options.silences)
-        placed = place(items, encode, posteriors, self.clock.step, options.find_misfits, silences, options.watch)
+        placed = place(items, encode, posteriors, self.clock.step, find_misfits, silences, options.watch)
         if placed.score == -math.inf:
             if placed.is_exact:
                 what, fix = f"its {length:.2f} s are too short for the transcript", "check that they belong together"
@@ -240,25 +277,25 @@ class Aligner:
         placed: Placement,
         posteriors: Posteriors,
         units: Sequence[Unit],
-        segmenter: Segmenter,
-        seconds: float,
-        span: Span,
+        times: Times,
+        refiner: Refiner | None,
     ) -> Aligned:
-        """Return an alignment in time; `seconds` and `span` are when the part ends, and within what times it lies."""
-        segments: list[Segment] = []
+        """Return an alignment in time."""
+        clock, seconds, span = times
+        segmenter, segments = Segmenter(self.inventory, clock, self.calibration), list[Segment]()
         start = 0
         classes, stretch_of = _with_heard(placed, posteriors)
         for rows in posteriors.blocks():
             segments += segmenter.push(rows, classes[start : start + len(rows)])
             start += len(rows)
         segments += segmenter.finish(seconds)
-        if self.refiner:
-            segments = self._refined(self.refiner, segments, span)
+        if refiner:
+            segments = self._refined(refiner, segments, span)
         heard: dict[int, list[Segment]] = {}
         for segment, number in zip(segments, stretch_of, strict=True):
             heard.setdefault(number, []).append(segment)
         spans = [
-            (heard[k][0].start, heard[k][-1].end) if k in heard else _edges(stretch, segmenter.clock, seconds)
+            (heard[k][0].start, heard[k][-1].end) if k in heard else _edges(stretch, clock, seconds)
             for k, stretch in enumerate(placed.stretches)
         ]
         segments = lasting(_outside_stretches(heard.get(SPOKEN, []), placed, spans), MIN_DURATION, span[0], seconds)
@@ -317,8 +354,22 @@ def _unheard(
     return [note], 2 * sum(map(len, runs)) >= len(phones)
 
 
-def _judged(aligned: Aligned, placed: Placement, scores: Sequence[PhoneScore | None]) -> Aligned:
-    """Return phones with their scores, and words with the means of those."""
+def beside_misfits(placed: Placement) -> set[int]:
+    """Return the units that are next to what does not fit, and so may be placed in the sound of another."""
+    spoken = [visit for visit in placed.visits if visit.unit >= 0]
+    firsts = [visit.first for visit in spoken]
+    extra = (np.searchsorted(firsts, each.first) for each in placed.stretches if not each.wanted)
+    missing = (np.searchsorted(firsts, frame, side="right") for frame, _ in placed.missing)
+    found = {int(at) for at in (*extra, *missing)}
+    return {visit.unit for at in found for visit in spoken[max(at - 1, 0) : at + 1]}
+
+
+def _judged(
+    aligned: Aligned, placed: Placement, scores: Sequence[PhoneScore | None], doubtful: Container[int]
+) -> Aligned:
+    """Return phones with their scores, and words with the means of those; `doubtful` units have none."""
+    pairs = zip(scores, placed.visits, strict=True)
+    scores = [None if visit.unit in doubtful else score for score, visit in pairs]
     segments = tuple(each._replace(goodness=score) for each, score in zip(aligned.segments, scores, strict=True))
     inside: dict[int, list[float]] = {}
     for visit, score in zip(placed.visits, scores, strict=True):
@@ -356,7 +407,8 @@ def _joined(name: str, seconds: float, parts: Sequence[Recognition], note: str) 
     words = tuple(each for part in parts for each in part.words)
     misfits = tuple(each for part in parts for each in part.misfits)
     is_unfit = 2 * sum(len(part.segments) for part in parts if part.is_unfit) > len(segments)
-    return Recognition(name, seconds, segments, score, words, misfits, note, is_unfit)
+    doubt = "; ".join(f"{part.file.removeprefix(f'{name}, ')}: {part.doubt}" for part in parts if part.doubt)
+    return Recognition(name, seconds, segments, score, words, misfits, note, is_unfit, doubt=doubt)
 
 
 def _with_heard(placed: Placement, posteriors: Posteriors) -> tuple[NDArray[np.int64], list[int]]:
@@ -576,6 +628,21 @@ class Hearing:
         """Return how these labels are heard; those that are phones of the model need nothing."""
         known = {label: self._known.get(label) for label in self.parts(labels)}
         return PhoneMapping(self.phones, {label: phone for label, phone in known.items() if phone and phone != label})
+
+    def merged(self, labels: Sequence[str], with_own: bool = False) -> dict[str, tuple[str, ...]]:
+        """Return of labels which others of them are heard as the same phone; those that are told apart are left out.
+
+        `with_own`: also that phone, where it is only the nearest.
+        """
+        heard = {label: self._known[label] for label in labels if self.knows([label])}
+        nearest = {label: match for label, match in match_phones(labels, self.phones.phones).items()}
+        found = {}
+        for label, phone in heard.items():
+            others = [other for other, same in heard.items() if same == phone and other != label]
+            is_near = with_own and label in nearest and nearest[label].how == "nearness"
+            if others := [*others, *([str(phone)] if is_near and phone not in others else [])]:
+                found[label] = tuple(others)
+        return found
 
     def note(self) -> str:
         """Return which labels were heard as which phones, or ``""``."""

@@ -32,6 +32,7 @@ ALIGNED = ("word", "file_log_probability")  # columns after those of alignments
 # Columns after those where phones were scored; they take the place of the score of an alignment.
 SCORED = tuple(
     "word score probability said_instead said_instead_probability word_score file_score speaker variant".split()
+    + ["not_told_from"]
 )
 SHEET_ROWS = 1_048_576  # most rows of a sheet in Excel
 
@@ -247,7 +248,8 @@ def _score_columns(name: RecordingName, result: Recognition, segment: Segment, s
     instead, probability = found.said_instead[0] if found and found.instead else ("", "")
     score: tuple[str | float, ...] = (found.score, found.probability) if found else ("", "")
     means = ("" if each is None or not found else each for each in (word and word.score, result.score))
-    return text, *score, instead, probability, *means, name.speaker, variant
+    not_told = " ".join(found.not_told) if found else ""
+    return text, *score, instead, probability, *means, name.speaker, variant, not_told
 
 
 FORMULA = re.compile("'*[=+@\\t\\r-]")  # with apostrophes: without the first of them, each text is as it was

@@ -103,6 +103,8 @@ class Usual(NamedTuple):
         Between which means of scores 95 % of right speakers lie.
     languages : mapping of str to float
         Languages whose right speech was heard, and which share of its phones scores below `LOW`; none: it is not known.
+    accents : str
+        Whose speech is mostly right speech, in words, or ``""``.
     """
 
     quantiles: Array
@@ -111,6 +113,7 @@ class Usual(NamedTuple):
     unjudged: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     persons: tuple[float, float] = (0.0, 1.0)
     languages: Mapping[str, float] = MappingProxyType({})
+    accents: str = ""
 
 
 class Spoken(NamedTuple):
@@ -246,6 +249,8 @@ class Goodness:
                 each for each in codes if each and self.usual.languages and each not in shares
             ],
         }
+        if self.usual.accents:
+            told += f". Right speech is {self.usual.accents}: right sounds of other accents may score low"
         return ". ".join([told, *(f"{why}: {', '.join(which)}" for why, which in notes.items() if which)])
 
     def is_judged(self, labels: Labels) -> NDArray[np.bool_]:
@@ -374,6 +379,7 @@ class Goodness:
         values = {"format": FORMAT, "gains": rounded(usual.gains), "persons": rounded(usual.persons)}
         values |= {"unjudged": {language: list(each) for language, each in usual.unjudged.items()}}
         values |= {"languages": {each: round(share, 3) for each, share in usual.languages.items()}, "phones": phones}
+        values |= {"accents": usual.accents} if usual.accents else {}
         files.write_json(folder / FILE, values)
 
     @classmethod
@@ -426,7 +432,8 @@ def _usual_of(phones: Sequence[str], values: Any) -> Usual:
     unjudged = {str(language): tuple(map(str, each)) for language, each in values["unjudged"].items()}
     first = np.vstack([quantiles[:1], quantiles]), np.concatenate([seconds[:1], seconds])  # of the blank, for none
     languages = {str(each): float(share) for each, share in values.get("languages", {}).items()}
-    return Usual(*first, gains, unjudged, (float(persons[0]), float(persons[1])), languages)
+    range_ = float(persons[0]), float(persons[1])
+    return Usual(*first, gains, unjudged, range_, languages, str(values.get("accents", "")))
 
 
 def _are_ranked(quantiles: Array) -> bool:

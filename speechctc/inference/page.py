@@ -79,4 +79,5 @@ def _cell(segment: Segment) -> Cell:
     if found := segment.goodness:
         kind = "poor" if found.score < POOR else "weak" if found.score < WEAK else "plain"
         about += f", score {found.score:.2f}" + (f"; said instead: {found.instead}" if found.instead else "")
+        about += f"; not told from {' '.join(found.not_told)}" if found.not_told else ""
     return Cell(segment.start, segment.end, segment.phone, kind, about)

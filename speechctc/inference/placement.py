@@ -31,6 +31,9 @@ EXACT_CELLS = 1_000_000_000  # pairs of frames and states up to which all are lo
 MAX_CELLS = 20 * EXACT_CELLS  # pairs of frames and states up to which a band is widened
 WIDER = 6000  # frames on each side of where a path is near an edge in which the band is made wider, at least
 REACH = (1500, 400)  # how far a band reaches from its middle line at first, in frames and in states
+# By how much a class is less probable than the best of its frame at most where misfits are sought, nats: one phone that
+# was said wrongly does not make its word another.
+WORST = 8.0
 PER_PHONE = 0.5  # what a stretch that is not in the transcript costs for each phone recognised in it, nats
 
 Watch = Callable[[str], None]
@@ -135,8 +138,8 @@ def place(
         return _place(compile_transcript(items, encode, posteriors.classes, None, silences), posteriors, watch)
     costs = costs_of_all_placed(sum(1 for _ in units_of(items)))
     compiled = compile_transcript(items, encode, posteriors.classes, costs, silences)
-    costs = learned_costs(fits(_place(compiled, posteriors, watch)), compiled.units, step)
-    return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, watch)
+    costs = learned_costs(fits(_place(compiled, posteriors, watch, WORST)), compiled.units, step)
+    return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, watch, WORST)
 
 
 def fits(placed: Placement) -> Fits:
@@ -158,8 +161,10 @@ def fits(placed: Placement) -> Fits:
     )
 
 
-def _place(compiled: CompiledTranscript, posteriors: Posteriors, watch: Watch | None) -> Placement:
-    emissions = posteriors.with_any(PER_PHONE)
+def _place(
+    compiled: CompiledTranscript, posteriors: Posteriors, watch: Watch | None, worst: float = np.inf
+) -> Placement:
+    emissions = posteriors.with_any(PER_PHONE, worst)
     states, frames = compiled.graph.states, posteriors.frames
     band = Band.full(frames, states)
     if band.cells <= EXACT_CELLS:
@@ -404,7 +409,15 @@ class Posteriors:
         begins: NDArray[np.bool_] = (greedy != 0) & (greedy != before)
         return begins
 
-    def with_any(self, per_phone: float) -> Callable[[int, int], Rows]:
-        """Return emissions with a column for any stretch of sound, which costs so much for each phone found in it."""
-        column = self.best - np.float32(per_phone) * self.onsets
-        return lambda start, stop: np.column_stack([self.read(start, stop), column[start:stop]])
+    def with_any(self, per_phone: float, worst: float = np.inf) -> Callable[[int, int], Rows]:
+        """Return emissions with a column for any stretch of sound, which costs so much for each phone found in it.
+
+        A class is at most by `worst` less probable than the best of its frame, nats.
+        """
+        column, least = self.best - np.float32(per_phone) * self.onsets, self.best - np.float32(worst)
+
+        def emissions(start: int, stop: int) -> Rows:
+            rows = np.maximum(self.read(start, stop), least[start:stop, None])
+            return np.column_stack([rows, column[start:stop]])
+
+        return emissions

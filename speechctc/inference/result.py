@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import Interval, textgrid_text
+from speechctc.audio.channel import Conditions
 from speechctc.core import files
 from speechctc.core.errors import InputError, optional, plural
 from speechctc.inference.segmenter import Segment, lasting
+from speechctc.phones.inventory import SILENCES
 from speechctc.phones.label_rules import is_tone
 
 WORDS_SHOWN = 6  # missing words to name
@@ -140,6 +142,10 @@ class Recognition:
         What the user should know about how the result was found, or ``""``.
     is_unfit : bool
         The note says that most of the transcript is not heard, so that scores mean nothing.
+    channel : Conditions, optional
+        Through what the recording came, if the phones were scored.
+    doubt : str
+        Of an alignment that has to place all: which misfits there seem to be, or ``""``.
     about : str
         What the scores mean and what they do not judge, if the phones were scored.
     symbols : str
@@ -168,6 +174,8 @@ class Recognition:
     intervals: tuple[Interval, ...] = ()
     tier: str = ""
     is_dereverberated: bool = False
+    doubt: str = ""
+    channel: Conditions | None = None
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -179,6 +187,13 @@ class Recognition:
         """The mean score of the phones, from 0 to 1; None where none was scored."""
         scores = [segment.goodness.score for segment in self.segments if segment.goodness]
         return sum(scores) / len(scores) if scores else None
+
+    @property
+    def rate(self) -> float | None:
+        """Phones a second of speech, without pauses; None without phones."""
+        spoken = [each for each in self.segments if each.phone not in SILENCES]
+        seconds = sum(each.end - each.start for each in spoken)
+        return len(spoken) / seconds if seconds > 0 else None
 
     def word_of(self, segment: Segment) -> Word | None:
         """Return the word that a phone belongs to; None for a pause, or where there are no words."""
@@ -202,6 +217,8 @@ class Recognition:
         if self.about:
             values["about"] = self.about
             values |= {"symbols": self.symbols} if self.symbols != "own" else {}
+            values |= {"phones_a_second": round(self.rate, 2)} if self.rate else {}
+            values |= {"sound": self.channel.to_dict()} if self.channel else {}
             values |= {"note": self.note, "is_unfit": self.is_unfit} if self.note else {}
         if self.misfits:
             values["misfits"] = [_rounded(misfit._asdict()) for misfit in self.misfits]

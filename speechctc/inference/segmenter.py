@@ -223,6 +223,8 @@ class PhoneScore(NamedTuple):
         Of each other phone, or ``"-"``, in its place against the transcript, nats.
     rating : float, optional
         As raters would score it, where the model learned that.
+    not_told : tuple of str
+        Phones of the language that the model hears as this one: the score is the same where one of them was said.
     """
 
     score: float
@@ -230,6 +232,7 @@ class PhoneScore(NamedTuple):
     said_instead: tuple[tuple[str, float], ...] = ()
     log_odds: tuple[tuple[str, float], ...] = ()
     rating: float | None = None
+    not_told: tuple[str, ...] = ()
 
     @property
     def instead(self) -> str:
@@ -276,10 +279,11 @@ class Segment(NamedTuple):
         if self.alternatives:
             values["alternatives"] = [{"phone": phone, "posterior": round(p, 4)} for phone, p in self.alternatives]
         if self.goodness:
-            score, probability, instead, log_odds, rating = self.goodness
+            score, probability, instead, log_odds, rating, not_told = self.goodness
             values |= {"score": round(score, 4), "probability": round(probability, 4)}
             values["said_instead"] = [{"phones": phones, "probability": round(p, 4)} for phones, p in instead]
             values |= {} if rating is None else {"rating": round(rating, 3)}
+            values |= {"not_told_from": list(not_told)} if not_told else {}
             values |= {"log_odds": {name: round(value, 2) for name, value in log_odds}} if log_odds else {}
         return values
 
@@ -298,7 +302,9 @@ class Segment(NamedTuple):
         heard = self.goodness.said_instead
         instead = tuple((" ".join(symbols.get(each, each) for each in text.split()), p) for text, p in heard)
         log_odds = tuple((symbols.get(name, name), value) for name, value in self.goodness.log_odds)
-        return found._replace(goodness=self.goodness._replace(said_instead=instead, log_odds=log_odds))
+        not_told = tuple(symbols.get(each, each) for each in self.goodness.not_told)
+        own = self.goodness._replace(said_instead=instead, log_odds=log_odds, not_told=not_told)
+        return found._replace(goodness=own)
 
 
 @dataclass(frozen=True)

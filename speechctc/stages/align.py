@@ -12,10 +12,10 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.audio import sound_file
+from speechctc.audio import channel, sound_file
 from speechctc.audio.recordings import Recording
 from speechctc.audio.tracks import preferred
-from speechctc.core.errors import InputError, counted_alike, first_few
+from speechctc.core.errors import InputError, counted_alike, first_few, plural
 from speechctc.core.parallel import attempt, check_time, each_within, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.spoken import without_nonspeech
@@ -33,10 +33,10 @@ from speechctc.inference.output import (
 )
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
-from speechctc.inference.segmenter import WHOLE
+from speechctc.inference.segmenter import WHOLE, Segment
 from speechctc.inference.transcript import Items, Phrase, Unit, parse_phones, parse_words, units_of
 from speechctc.phones.articulation import is_arpabet, sounds_of
-from speechctc.phones.espeak import Reader
+from speechctc.phones.espeak import Reader, phones_of_language
 from speechctc.phones.inventory import CMU39, SILENCES, Inventory
 from speechctc.phones.label_rules import may_be_phone
 from speechctc.phones.nonspeech import ANY, kind_of_phone
@@ -44,6 +44,7 @@ from speechctc.phones.notations import are_other_ipa, notation_of, xsampa_in_ipa
 from speechctc.phones.pronouncer import Pronouncer, are_texts_in_ipa, check_length
 
 PhrasesOrError = tuple[Phrase, ...] | InputError  # a transcript to place, or the reason why there is none
+DOUBTS = 5  # recordings to name that may not be as in their transcripts
 EXAMPLES = 8  # words without a pronunciation, to be named
 MISFITS = 3
 """Exit status if all recordings were aligned, and some do not fit their transcripts."""
@@ -58,8 +59,8 @@ class Placing(NamedTuple):
         The transcripts hold words, which this reads; None: they hold phones.
     hearing : Hearing, optional
         The pronunciations and phones keep their labels, which are heard as phones of the model; None: they are its own.
-    find_misfits : bool
-        Mark what is missing from the recordings, and what they hold beyond the transcripts.
+    find_misfits : bool or None
+        Mark what is missing from the recordings, and what they hold beyond the transcripts; None: only say so.
     silences : tuple of str
         Phones of the model that may stand between words.
     show_intervals : bool
@@ -70,19 +71,22 @@ class Placing(NamedTuple):
         The labels of the transcripts, by how they are written in IPA, as they are placed.
     in_language : callable, optional
         Returns this for words of a language that a table names; None: all are read alike.
+    merged : mapping of str to tuple of str
+        By phone, those that the model cannot tell from it.
     ignored : tuple of str
         Labels that are neither phones nor words, beside those that are known.
     """
 
     pronouncer: Pronouncer | None = None
     hearing: Hearing | None = None
-    find_misfits: bool = False
+    find_misfits: bool | None = False
     silences: tuple[str, ...] = ()
     show_intervals: bool = False
     first_variant: bool = False
     spelled: Mapping[str, str] = {}
     in_language: Callable[[str], Placing] | None = None
     ignored: tuple[str, ...] = ()
+    merged: Mapping[str, tuple[str, ...]] = {}
 
 
 def choose_placing(
@@ -90,7 +94,7 @@ def choose_placing(
     labels: Labels,
     dictionary: Path | None,
     language: str | None,
-    misfits: bool,
+    misfits: bool | None,
     silence: str | None,
     keep: bool = True,
     only_ipa: bool = False,
@@ -105,8 +109,8 @@ def choose_placing(
         What the transcripts hold.
     dictionary, language : Path, str or None
         What reads words.
-    misfits : bool
-        Look for what is missing and for what is not in the transcripts.
+    misfits : bool or None
+        Look for what is missing and for what is not in the transcripts; None: only say so.
     silence : str or None
         Phones, separated by spaces; None: where the transcripts hold words, all labels of silence.
     keep : bool
@@ -203,26 +207,31 @@ def align(
     options = check_out(recordings, options, lambda each: _digest(transcripts[each]))
     note_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
-    tasks = [task for task in tasks if task.recording in left]
     tasks, placing = _read_as_ipa(tasks, placing, recogniser.inventory)
     tasks, left_out = without_nonspeech(tasks, None if placing.pronouncer else recogniser.inventory, placing.ignored)
     reporter.note(*left_out)
+    placing = placing._replace(merged=_merged(placing, recogniser.inventory, tasks)) if options.scored else placing
     misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed
+    doubts = list[str]()
     if placing.pronouncer:
         placing.pronouncer.detect_ipa(_texts(tasks))
+    tasks = [task for task in tasks if task.recording in left]  # late: all tell how each is read
     # eSpeak NG reads one text at a time: not in the threads
     placings = {"": placing}
-    jobs = (_prepared(task, recogniser.inventory, placings) for task in tasks)
+    jobs = (_prepared(task, recogniser.inventory, placings, options.scored) for task in tasks)
     recordings = [task.recording for task in tasks]
     with each_within(work.time_limit), _results(recogniser, jobs, options, work, reporter) as results:
-        writer = ResultWriter(recordings, _watched(recordings, results, misfits, failed), options)
+        writer = ResultWriter(recordings, _watched(recordings, results, misfits, doubts, failed), options)
         status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     said = [each.pronouncer.notes() if each.pronouncer else () for each in placings.values()]
     heard = [each.hearing.note() if each.hearing else "" for each in placings.values()]
     languages = [each.pronouncer.language for each in placings.values() if each.pronouncer]
     about = about_scores(recogniser, languages) if options.scored and status < 2 else ""
+    merged = {label: others for each in placings.values() for label, others in each.merged.items()}
+    about += _merged_text(merged) if about else ""
     spelled = [f"labels read as X-SAMPA: {first_few(pairs)}"] if (pairs := _pairs(placing.spelled)) else []
     reporter.note(*filter(None, [*spelled, *chain.from_iterable(said), *heard, about, *counted_alike(misfits)]))
+    reporter.note(*_doubts(doubts, len(recordings)))
     return status or (MISFITS if misfits else 0)
 
 
@@ -231,6 +240,27 @@ def _digest(transcript: TranscriptOrError) -> str:
     if isinstance(transcript, InputError):
         return digest_of(str(transcript))
     return digest_of(transcript.labels, transcript.phrases, transcript.language)
+
+
+def _merged(placing: Placing, inventory: Inventory, tasks: Sequence[Task]) -> dict[str, tuple[str, ...]]:
+    """Return which phones of the dictionary, the language, or the transcripts the model does not tell apart."""
+    if (pronouncer := placing.pronouncer) is None:
+        found = [task.transcript.labels for task in tasks if isinstance(task.transcript, Transcript)]
+        labels = list(dict.fromkeys(label for each in found for label in each if may_be_phone(label, inventory.phones)))
+        return Hearing(inventory).merged(labels, True) if placing.hearing else {}
+    if pronouncer.is_english and is_arpabet(inventory.phones):
+        return {}  # its phones are those of the model
+    read = phones_of_language(pronouncer.language) if pronouncer.language and not pronouncer.labels else ()
+    return Hearing(inventory, pronouncer.labels).merged([*dict.fromkeys((*pronouncer.labels, *read))])
+
+
+def _merged_text(merged: Mapping[str, tuple[str, ...]]) -> str:
+    """Return in words which phones are not told apart."""
+    groups = dict.fromkeys(tuple(sorted({label, *others})) for label, others in merged.items())
+    if not groups:
+        return ""
+    listed = ", ".join(" ".join(each) for each in groups)
+    return f" Without a score for the difference, as the model hears them as one sound: {listed}."
 
 
 def _read_as_ipa(tasks: Sequence[Task], placing: Placing, inventory: Inventory) -> tuple[list[Task], Placing]:
@@ -277,7 +307,7 @@ class _Job(NamedTuple):
     phrases: PhrasesOrError
 
 
-def _prepared(task: Task, inventory: Inventory, placings: dict[str, Placing]) -> _Job:
+def _prepared(task: Task, inventory: Inventory, placings: dict[str, Placing], is_scored: bool = False) -> _Job:
     """Return how to place a transcript, by its language, and what; placings that are made are added."""
     first = placings[""]
     language = task.transcript.language if isinstance(task.transcript, Transcript) else ""
@@ -286,6 +316,8 @@ def _prepared(task: Task, inventory: Inventory, placings: dict[str, Placing]) ->
             placings[language] = first.in_language(language)._replace(
                 show_intervals=first.show_intervals, first_variant=first.first_variant
             )
+            if is_scored:
+                placings[language] = placings[language]._replace(merged=_merged(placings[language], inventory, ()))
         except InputError as error:
             unread = first._replace(pronouncer=None, in_language=None)
             return _Job(task, unread, None, InputError(f"{task.recording.path}: {error.what}", error.fix))
@@ -379,7 +411,7 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     if isinstance(phrases, InputError):
         raise phrases
     items = tuple(item for phrase in phrases for item in phrase.items)
-    path, channel = task.recording.path, task.recording.channel
+    path = task.recording.path
     heard = placing.hearing.of(_labels(items)) if placing.hearing else None
     judge = replace(recogniser.goodness, language=language or "").scores if output.scored else None
 
@@ -387,16 +419,33 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
         check_time(path)
         reporter.status(f"{path.name}: {text}")
 
-    options = AlignOptions(placing.find_misfits, placing.silences, heard, judge, watch)
+    find = placing.find_misfits
+    options = AlignOptions(bool(find), placing.silences, heard, judge, watch, find is None)
     parts = () if phrases[0].end == math.inf else phrases
-    result = recogniser.place(path, items, channel=channel, phrases=parts, options=options)
+    result = recogniser.place(path, items, channel=task.recording.channel, phrases=parts, options=options)
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments
     words = () if language is None else result.words
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
     result = result.renamed(placing.spelled) if placing.spelled else result
     if output.scored:
-        return replace(result, about=about_scores(recogniser, [language or ""]), symbols=output.notation)
+        about = about_scores(recogniser, [language or ""])
+        about += _merged_text(placing.merged) if language is not None else ""
+        result = replace(result, segments=tuple(_named(each, placing.merged) for each in result.segments))
+        return replace(result, about=about, symbols=output.notation, channel=_channel(task.recording))
     return result
+
+
+def _named(segment: Segment, merged: Mapping[str, tuple[str, ...]]) -> Segment:
+    """Return a phone that names the others that its score does not tell it from."""
+    if segment.goodness is None or segment.phone not in merged:
+        return segment
+    return segment._replace(goodness=segment.goodness._replace(not_told=merged[segment.phone]))
+
+
+def _channel(recording: Recording) -> channel.Conditions | None:
+    """Return through what a recording came, by its first part."""
+    part = 0.0, channel.LONGEST
+    return channel.measure(sound_file.read(recording.path, channel.RATE, recording.channel, part)[0])
 
 
 def _labels(items: Items) -> list[str]:
@@ -409,16 +458,32 @@ def _watched(
     recordings: Sequence[Recording],
     results: Iterable[Recognition | InputError],
     misfits: list[tuple[Path, str]],
+    doubts: list[str],
     failed: list[tuple[Recording, str]],
 ) -> Iterator[Recognition | InputError]:
-    """Yield the results of recordings; add to the lists what does not fit, and what failed."""
+    """Yield the results of recordings; add to the lists what does not fit, what may not, and what failed."""
     for recording, result in zip(recordings, results, strict=True):
         if isinstance(result, InputError):
             failed.append((recording, str(result)))
         else:
-            said = f"{result.file}: {misfits_text(result.misfits)}" if result.misfits else ""
+            beside = "; words beside it have no score" if result.about else ""
+            said = f"{result.file}: {misfits_text(result.misfits)}{beside}" if result.misfits else ""
+            doubts += [f"{result.file}: {result.doubt}"] if result.doubt else []
             misfits += [(recording.path, text) for text in (said, result.note) if text]
         yield result
+
+
+def _doubts(doubts: Sequence[str], count: int) -> list[str]:
+    """Return lines on the recordings of which something may not fit, the first of many."""
+    if not doubts:
+        return []
+    more = [f"and {len(doubts) - DOUBTS} more"] if len(doubts) > DOUBTS else []
+    how = "every word was placed; --misfits marks what does not fit (of right texts, some 2 of 100 words)"
+    return [
+        f"{len(doubts)} of {plural(count, 'recording')} may not be as in the transcript: {how}",
+        *doubts[:DOUBTS],
+        *more,
+    ]
 
 
 def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "") -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
+from speechctc.audio.channel import Conditions, difference
 from speechctc.audio.recordings import Recording, name_of, speaker_of
 from speechctc.audio.tracks import Channel, chosen
 from speechctc.core import written
@@ -22,7 +25,9 @@ from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_e
 from speechctc.core.files import MOST_RESULTS, read_json
 from speechctc.corpora.transcripts import Task
 from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet
+from speechctc.inference.goodness import LOW
 from speechctc.inference.output import OutputOptions
+from speechctc.inference.result import Misfit, misfits_text
 from speechctc.inference.segmenter import OMITTED
 from speechctc.pages.page import data_url, render_page
 from speechctc.pages.timeline import MEDIA_TYPE, ogg_opus
@@ -34,7 +39,7 @@ RATE = 16000  # Hz, of the sound on the pages
 AROUND = 0.15  # seconds before and after a word that is played
 EXAMPLES = 3  # places of a sound to listen to, those with the lowest scores
 FEW = 3  # a sound that was said less often is in the second table
-MIN_RECORDINGS = 5  # with fewer, intervals are over words
+MIN_RECORDINGS = 5  # with fewer, intervals are over words, and no change is called
 DRAWS = 4000  # of Student's t
 LEVEL = 0.05
 WORST, PRACTISED = 5, 3  # sounds that the page of all, and that of a speaker, begins with
@@ -47,18 +52,30 @@ KEY_WORDS = dict(
     m="man", n="nose", ng="sing", ow="boat", oy="boy", p="pen", r="red", s="sun", sh="shoe", t="tea", th="think",
     uh="foot", uw="moon", v="very", w="wet", y="yes", z="zoo", zh="measure",
 )  # fmt: skip
+FINDINGS = 20  # words to name in which several sounds were said badly
 NOTHING = "nothing"  # was said instead: in CSV, a field that begins with - gets an apostrophe
 METHOD = (
-    f"Intervals hold 95 %, by Student's t: over recordings where a sound is in {MIN_RECORDINGS} or more (of both"
-    " times), else over the places where it was said, which counts a noisy recording as several. Where most places are"
-    " in the same text on both dates, a change is the mean of the differences place by place; others do not count. A"
-    " change is called beyond chance where the t test of the same units (paired, or Welch's) says so at 5 %, by Holm's"
-    " method for all sounds of a speaker: several are compared, so one may be chance though its interval is above 0. No"
-    f" change is given of a sound that was said less than {FEW} times on one of the dates. Read the same text on both:"
-    " other words are easier or harder."
+    f"Intervals hold 95 %, by Student's t: over recordings where a sound is in {MIN_RECORDINGS} or more, else over the"
+    " places where it was said, which counts a noisy recording as several. Where most places are in the same text on"
+    " both dates, a change is the mean of the differences place by place; others do not count. The two means beside a"
+    " change are those of the places that are compared. A change is called beyond chance where the t test over"
+    " recordings (paired, or of two samples, with the degrees of freedom of the smaller) says so at 5 %, by Holm's"
+    " method for all sounds of a speaker: several are compared, so one may be chance though its interval is above 0. It"
+    f" is not called where a sound is in less than {MIN_RECORDINGS} recordings of a date, or where those of the two"
+    " dates differ in their spectrum, noise or cut-off samples: another microphone, codec or room moves scores too."
+    " No change is"
+    f" given of a sound that was said less than {FEW} times on one of the dates. Read the same text on both: other"
+    " words are easier or harder."
 )
-COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead")
-CHANGED = ("score_before", "change", "change_low", "change_high", "beyond_chance")
+ORDER = (
+    "An order of persons needs several sentences of each: the orders by two halves of the sentences of 20 learners had"
+    " rank correlations of 0.15, 0.50, 0.70 and 0.76 with 1, 2, 4 and 8 sentences in a half. Means whose intervals"
+    " overlap are no order. The mean goes with the rate of speech too: who speaks slowly scores lower, though no sound"
+    " is worse."
+)
+COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead", "not_told_from")
+PEOPLE = ("speaker", "score", "low", "high", "recordings", "phones", "phones_a_second")
+CHANGED = ("score_before", "score_now", "change", "change_low", "change_high", "beyond_chance", "not_called")
 Values = NDArray[np.float64]
 
 
@@ -78,17 +95,48 @@ class Said(NamedTuple):
     start: float
     end: float
     place: str = ""
+    not_told: str = ""
 
 
 class Change(NamedTuple):
-    """How much a mean score rose, its 95 % interval, and how often chance alone does as much."""
+    """How much a mean score rose, in what is compared.
+
+    Attributes
+    ----------
+    before, now, rise : float
+        The means, and their difference.
+    interval : (float, float), optional
+        Holds 95 %; None for one recording.
+    p : float
+        How often chance alone does as much.
+    not_called : str
+        Why it is not said whether the change is beyond chance, or ``""``.
+    """
 
     before: float
+    now: float
     rise: float
-    low: float
-    high: float
+    interval: tuple[float, float] | None
     p: float
+    not_called: str = ""
     is_beyond_chance: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """What is said of the change."""
+        called = "beyond chance" if self.is_beyond_chance else "may be chance"
+        return f"not called: {self.not_called}" if self.not_called else called
+
+
+class Finding(NamedTuple):
+    """A word in which several sounds were said badly: one thing to look at, often another word or a slip."""
+
+    said: tuple[Said, ...]
+
+    @property
+    def text(self) -> str:
+        """The word, and its sounds with their scores."""
+        return f"{self.said[0].word}: " + ", ".join(f"{each.phone} {each.score:.2f}" for each in self.said)
 
 
 class Sound(NamedTuple):
@@ -115,6 +163,15 @@ class Sound(NamedTuple):
         return ", ".join(f"{text} {count}" for text, count in counts)
 
     @property
+    def not_told(self) -> str:
+        """The sounds that it is not told from."""
+        return (
+            " ".join(dict.fromkeys(other for each in self.said for other in each.not_told.split()))
+            if self.phone
+            else ""
+        )
+
+    @property
     def is_often(self) -> bool:
         """Whether it was said often enough to tell something."""
         return len(self.said) >= FEW
@@ -126,12 +183,32 @@ class Sound(NamedTuple):
 
 
 class Speaker(NamedTuple):
-    """How a speaker said all sounds, the worst first; `page` is the name of the file without its ending."""
+    """How a speaker said all sounds, the worst first; `page` is the name of the file without its ending.
+
+    `rate` is the mean of the phones a second, `rate_before` that of the recordings of before.
+    """
 
     name: str
     page: str
     whole: Sound
     sounds: tuple[Sound, ...]
+    rate: float | None = None
+    rate_before: float | None = None
+
+    @property
+    def recordings(self) -> int:
+        """How many recordings count."""
+        return len({each.file for each in self.whole.said})
+
+    @property
+    def words(self) -> list[Finding]:
+        """The words in which several sounds were said badly, the worst first."""
+        groups = defaultdict[tuple[str, float], list[Said]](list)
+        for each in self.whole.said:
+            if each.word and each.score < LOW:
+                groups[each.file, each.start].append(each)
+        found = [Finding(tuple(group)) for group in groups.values() if len(group) > 1]
+        return sorted(found, key=lambda finding: min(each.score for each in finding.said))
 
 
 class Remark(NamedTuple):
@@ -142,12 +219,25 @@ class Remark(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Phones that were scored, what the files say about their scores, doubts, and notations of the phones."""
+    """Phones that were scored, and of their files what these say about scores, doubts, notations and channels."""
 
     said: list[Said]
     about: set[str]
     remarks: Sequence[Remark] = ()
     symbols: frozenset[str] = frozenset({"own"})
+    channels: Mapping[str, Conditions] = MappingProxyType({})
+    rates: Mapping[str, float] = MappingProxyType({})
+
+    def rate_of(self, speaker: str) -> float | None:
+        """Return the mean of the phones a second in the recordings of a speaker that count."""
+        files = {each.file for each in self.said if each.speaker == speaker}
+        found = [self.rates[file] for file in files if file in self.rates]
+        return fmean(found) if found else None
+
+    def channels_of(self, speaker: str) -> list[Conditions]:
+        """Return the channels of the recordings of a speaker that count."""
+        files = dict.fromkeys(each.file for each in self.said if each.speaker == speaker)
+        return [self.channels[file] for file in files if file in self.channels]
 
 
 def read_scores(files: Iterable[Path]) -> Scores:
@@ -159,6 +249,7 @@ def read_scores(files: Iterable[Path]) -> Scores:
         A file is no such file.
     """
     said, about, remarks, symbols = list[Said](), set[str](), list[Remark](), set[str]()
+    channels, rates = dict[str, Conditions](), dict[str, float]()
     for file in files:
         try:
             result = read_json(file, MOST_RESULTS)
@@ -167,10 +258,15 @@ def read_scores(files: Iterable[Path]) -> Scores:
             is_unfit = bool(result.get("is_unfit"))
             if note := result.get("note"):
                 remarks.append(Remark(result["speaker"], f"{'Not counted' if is_unfit else 'Doubtful'}: {note}"))
+            if misfits := [Misfit(**{"text": "", **each}) for each in result.get("misfits", ())]:
+                what = f"{result['file']}: {misfits_text(misfits)}; words beside it have no score"
+                remarks.append(Remark(result["speaker"], f"Not as in the text: {what}"))
+            rates |= {result["file"]: float(result["phones_a_second"])} if "phones_a_second" in result else {}
+            channels |= {result["file"]: Conditions.from_dict(result["sound"])} if "sound" in result else {}
             said += [] if is_unfit else _said(result)
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{file}: not the scores of a recording", "score it again, or delete the file") from None
-    return Scores(said, about, remarks, frozenset(symbols))
+    return Scores(said, about, remarks, frozenset(symbols), channels, rates)
 
 
 def _said(result: dict[str, Any]) -> Iterator[Said]:
@@ -189,7 +285,7 @@ def _said(result: dict[str, Any]) -> Iterator[Said]:
         yield Said(
             result["speaker"], result["file"], sound, phone, segment["score"],
             NOTHING if instead == OMITTED else instead, word, found["start"], found["end"],
-            f"{text} {number} {phone} {counts[number, phone]}",
+            f"{text} {number} {phone} {counts[number, phone]}", " ".join(segment.get("not_told_from", ())),
         )  # fmt: skip
 
 
@@ -248,45 +344,47 @@ def _mean(units: Values) -> float:
 def _total(*parts: Values) -> tuple[float, float, float]:
     """Return the sum of the means of parts, how far its 95 % interval reaches, and how often chance does as much.
 
-    By Student's t of their units, with Welch's degrees of freedom; p is 1 for no difference at all.
+    By Student's t of their units, with the degrees of freedom of the smaller part; p is 1 for no difference at all.
     """
     errors = []
     for units in parts:
         late = units[:, 0] - _mean(units) * units[:, 1]
         errors.append(float((late**2).sum() * len(units) / (len(units) - 1) / units[:, 1].sum() ** 2))
     total, error = sum(map(_mean, parts)), sum(errors)
-    spread = sum(each**2 / (len(units) - 1) for each, units in zip(errors, parts, strict=True))
-    freedom = error**2 / spread if spread else 1.0
+    freedom = min(map(len, parts)) - 1
     by_chance = np.sqrt(error) * np.abs(np.random.default_rng(0).standard_t(freedom, DRAWS))
     p = (1 + int((by_chance >= abs(total)).sum())) / (DRAWS + 1)
     return total, float(np.quantile(by_chance, 0.95)), p
 
 
-def sound_of(phone: str, said: Sequence[Said], before: Sequence[Said] = ()) -> Sound:
-    """Return how a sound was said, and what changed if it was said before."""
+def sound_of(phone: str, said: Sequence[Said], before: Sequence[Said] = (), unlike: str = "") -> Sound:
+    """Return how a sound was said, and what changed if it was said before; `unlike`: how the recordings differ."""
     units, interval = _units(said, _has_recordings(said)), None
     if len(units) > 1:
         score, reach, _ = _total(units)
         interval = max(score - reach, 0.0), min(score + reach, 1.0)
-    change = change_of(said, before) if min(len(before), len(said)) >= FEW else None
+    change = change_of(said, before, unlike) if min(len(before), len(said)) >= FEW else None
     return Sound(phone, tuple(said), _mean(units), interval, change)
 
 
-def change_of(said: Sequence[Said], before: Sequence[Said]) -> Change:
-    """Return how much a mean score rose: by pairs where most places are the same on both dates."""
+def change_of(said: Sequence[Said], before: Sequence[Said], unlike: str = "") -> Change:
+    """Return how much a mean score rose over recordings: by pairs where most places are the same on both dates."""
     former = defaultdict[str, list[Said]](list)
     for each in reversed(before):
         former[each.place].append(each)
     pairs = [(each, former[each.place].pop()) for each in said if each.place and former[each.place]]
     if len(pairs) >= max(FEW, min(len(said), len(before)) / 2):
-        rises = [now._replace(score=now.score - then.score) for now, then in pairs]
-        parts = [_units(rises, _has_recordings(*zip(*pairs, strict=True)))]
+        said, before = map(tuple, zip(*pairs, strict=True))
+        parts = [_units([now._replace(score=now.score - then.score) for now, then in pairs], True)]
     else:
-        by_recording = _has_recordings(said, before)
-        fallen = [each._replace(score=-each.score) for each in before]
-        parts = [_units(said, by_recording), _units(fallen, by_recording)]
+        parts = [_units(said, True), _units([each._replace(score=-each.score) for each in before], True)]
+    means = _mean(_units(before, False)), _mean(_units(said, False))
+    few = "" if _has_recordings(said, before) else f"less than {MIN_RECORDINGS} recordings of it on one of the dates"
+    if min(map(len, parts)) < 2:
+        return Change(*means, means[1] - means[0], None, 1.0, few)
     rise, reach, p = _total(*parts)
-    return Change(_mean(_units(before, False)), rise, rise - reach, rise + reach, p)
+    not_called = few or unlike
+    return Change(*means, rise, (rise - reach, rise + reach), 1.0 if not_called else p, not_called)
 
 
 def _beyond_chance(sounds: Sequence[Sound]) -> list[Sound]:
@@ -313,10 +411,16 @@ def speakers_of(now: Scores, before: Scores | None, pages: dict[str, str]) -> li
     for name, page in pages.items():
         phones = sorted(phone for speaker, phone in groups if speaker == name and phone)
         if phones:
-            sounds = _beyond_chance([sound_of(phone, groups[name, phone], former[name, phone]) for phone in phones])
+            unlike = difference(now.channels_of(name), before.channels_of(name)) if before else ""
+
+            def of(phone: str, name: str = name, unlike: str = unlike) -> Sound:
+                return sound_of(phone, groups[name, phone], former[name, phone], unlike)
+
+            sounds = _beyond_chance([of(phone) for phone in phones])
             sounds.sort(key=lambda sound: (not sound.is_often, sound.score))
-            (whole,) = _beyond_chance([sound_of("", groups[name, ""], former[name, ""])])
-            speakers.append(Speaker(name, page, whole, tuple(sounds)))
+            (whole,) = _beyond_chance([of("")])
+            rates = now.rate_of(name), before.rate_of(name) if before else None
+            speakers.append(Speaker(name, page, whole, tuple(sounds), *rates))
     return speakers
 
 
@@ -459,7 +563,7 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
         raise InputError(what, "score those recordings again with this model, and name their new folder")
     speakers = speakers_of(now, before, pages)
     values = {"about": " ".join(sorted(now.about)), "method": METHOD, "has_before": before is not None, "few": FEW}
-    values["remarks"] = now.remarks
+    values |= {"remarks": now.remarks, "order": ORDER, "findings": FINDINGS}
     phones = sorted({sound.phone for each in speakers for sound in each.sounds})
     named = names_of(phones)
     values |= {"speakers": speakers, "index": INDEX, "weak": WEAK}
@@ -471,7 +575,7 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
     values |= of_class(now.said, speakers, phones, named)
     page = render_page("speakers.html", "Learners and sounds", values, ["speaker.css"], ["class.js"])
     written.write_text(folder / f"{INDEX}.html", page, overwrite)
-    about = [f"{values['about']} {METHOD}", *(each.text for each in now.remarks)]
+    about = [f"{values['about']} {METHOD} {ORDER}", *(each.text for each in now.remarks)]
     return _write_sheets(folder, speakers, phones, before is not None, about, overwrite)
 
 
@@ -513,7 +617,8 @@ def of_class(
 
 def clips(speaker: Speaker) -> dict[Said, str]:
     """Return the sound around each word to listen to, as a ``data:`` URL."""
-    wanted, found = sorted(said for sound in speaker.sounds for said in sound.worst), dict[Said, str]()
+    words = [finding.said[0] for finding in speaker.words[:FINDINGS]]
+    wanted, found = sorted({*words, *(said for sound in speaker.sounds for said in sound.worst)}), dict[Said, str]()
     for (file, channel), group in groupby(wanted, key=lambda said: (said.file, said.channel)):
         samples, _ = sound_file.read(Path(file), RATE, channel)  # once: a program may have to decode it
         for said in group:
@@ -542,9 +647,12 @@ def _write_sheets(
 
     book, out = openpyxl.Workbook(write_only=True), io.BytesIO()
     matrix = Sheet(book, "speaker by sound", ("speaker", "all", *phones))
+    people = Sheet(book, "speakers", PEOPLE)
     for each in speakers:
         means = {sound.phone: sound.score for sound in each.sounds}
         matrix.add(each.name, each.whole.score, *(means.get(phone, "") for phone in phones))
+        interval = each.whole.interval or ("", "")
+        people.add(each.name, each.whole.score, *interval, each.recordings, len(each.whole.said), each.rate or "")
     long = Sheet(book, "sounds", columns)
     for row in rows:
         long.add(*row)
@@ -558,9 +666,11 @@ def _write_sheets(
 
 def _row(speaker: Speaker, sound: Sound, has_before: bool) -> tuple[str | float, ...]:
     low, high = sound.interval or ("", "")
-    row = speaker.name, sound.phone, len(sound.said), sound.score, low, high, sound.instead
+    row = speaker.name, sound.phone, len(sound.said), sound.score, low, high, sound.instead, sound.not_told
     if not has_before:
         return row
     if sound.change is None:
-        return *row, "", "", "", "", ""
-    return *row, *sound.change[:4], "yes" if sound.change.is_beyond_chance else "no"
+        return *row, *[""] * len(CHANGED)
+    change = sound.change
+    called = "" if change.not_called else "yes" if change.is_beyond_chance else "no"
+    return *row, *change[:3], *(change.interval or ("", "")), called, change.not_called

@@ -20,7 +20,7 @@ DROP  top mid low
 HUM  mid high mid top
 BUZZ  top high top high
 """
-SPOKEN = {"scale": "low mid high", "drop": "top low", "hum": "mid high mid top"}
+SPOKEN = {"scale": "low mid high", "drop": "top low", "hum": "mid high mid top", "buzz": "top high top high"}
 
 
 def write_words(file: str, said: list[str], seed: int = 0) -> list[tuple[float, float]]:
@@ -77,7 +77,11 @@ def test_what_does_not_fit_is_found(
         middle = (word["start"] + word["end"]) / 2
         assert any(s < middle < e and w == word["word"].lower() for (s, e), w in zip(times, said.split(), strict=True))
     assert "a.wav: " in done.err and ("; not found, " in done.err or ": not found, " in done.err) == bool(text)
-    assert speechctc(*words).status == 0, "every word is placed"
+    done = speechctc(*words)
+    assert done.status == 0, "every word is placed"
+    assert "1 of 1 recording may not be as in the transcript" in done.err and "--misfits marks" in done.err
+    assert "a.wav: " in done.err and ("not found, " in done.err) == bool(text)
+    assert "may not be" not in speechctc(*words, "--no-misfits").err
 
 
 def test_a_star_stands_for_any_stretch(speechctc: Command, here: Path) -> None:

@@ -159,6 +159,23 @@ def test_a_transcript_that_changed_is_placed_again(speechctc: Command, talks: Pa
     assert Path("all.tsv").read_bytes() == Path("whole.tsv").read_bytes()
 
 
+def test_how_phones_are_written_is_told_by_all_transcripts_also_where_some_are_done(
+    speechctc: Command, here: Path
+) -> None:
+    for name, phones in (("a", "D @ S"), ("b", "s a")):  # of the second alone, nothing says so
+        write_song(here / f"{name}.wav", ["low", "mid"])
+        (here / f"{name}.txt").write_text(phones, encoding="utf-8")
+    run = ("score-phones", "a.wav", "b.wav", "--model", "ipa", "--jobs", 1)
+    whole = speechctc(*run, "--out", "whole.tsv")
+    assert whole.status in (0, 3) and "labels read as X-SAMPA" in whole.err
+    assert speechctc(*run, "--out", "all.tsv", "--manifest", "run.jsonl").status == whole.status
+    manifest = Path("run.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    Path("run.jsonl").write_text(manifest[0], encoding="utf-8")
+    rest = speechctc(*run, "--out", "all.tsv", "--manifest", "run.jsonl", "--resume")
+    assert "1 recording done already" in rest.err and "labels read as X-SAMPA" in rest.err
+    assert Path("all.tsv").read_bytes() == Path("whole.tsv").read_bytes()
+
+
 def test_measures_are_continued(speechctc: Command, talks: Path) -> None:
     pytest.importorskip("parselmouth")
     for name in "abc":

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from speechctc.audio import sound_file
 from speechctc.audio.annotations import read_textgrid
+from speechctc.audio.channel import measure
 from tests.browser import browser, console, set_screen
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error
@@ -38,6 +40,33 @@ def test_a_phone_that_was_said_otherwise_stands_out(speechctc: Command, here: Pa
     inside = [float(row["score"]) for row in rows[5:9]]
     assert float(worst["word_score"]) == pytest.approx(sum(inside) / 4, abs=2e-4)
     assert float(worst["file_score"]) == pytest.approx(sum(float(row["score"]) for row in rows) / 11, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("said", "given", "kind", "beside"),
+    [
+        ("drop hum scale hum drop scale", "drop hum scale buzz hum drop scale", "missing", "scale hum"),
+        ("drop hum scale buzz hum drop scale", "drop hum scale hum drop scale", "extra", "scale hum"),
+        ("drop hum scale scale hum drop scale", "drop hum scale hum drop scale", "extra", None),
+    ],
+)
+def test_words_beside_one_that_does_not_fit_have_no_score(
+    speechctc: Command, here: Path, said: str, given: str, kind: str, beside: str | None
+) -> None:
+    write_words("a.wav", said.split(), seed=3)
+    (here / "a.txt").write_text(given)
+    done = speechctc("score-phones", "a.wav", *WORDS, "--format", "json", "--out", "a.json")
+    (entry,) = json.loads((here / "a.json").read_text())
+    (misfit,) = entry["misfits"]
+    assert done.status == 3 and misfit["kind"] == kind and "words beside it have no score" in done.err
+    unscored = [word["word"].lower() for word in entry["words"] if "score" not in word]
+    assert " ".join(unscored) == beside if beside else 1 <= len(unscored) <= 2 and "scale" in unscored
+    for word in entry["words"]:
+        inside = [each for each in entry["segments"] if word["start"] <= each["start"] < word["end"]]
+        assert all(("score" in each) == ("score" in word) for each in inside)
+    everything = speechctc("score-phones", "a.wav", *WORDS, "--no-misfits", "--format", "json", "--out", "b.json")
+    (entry,) = json.loads((here / "b.json").read_text())
+    assert everything.status == 0 and all("score" in each for each in entry["words"])
 
 
 def test_the_variant_taken_is_named_or_the_first_is_taken(speechctc: Command, here: Path) -> None:
@@ -82,7 +111,18 @@ def test_ratings_of_other_speakers_are_predicted(speechctc: Command, here: Path)
             rows += marks
     (here / "r.tsv").write_text("\n".join(rows) + "\n", encoding="utf-16")  # as Excel saves Unicode text
     (here / "d.dict").write_text("LOW low\nMID mid\nHIGH high\nTOP top\n")
-    score = ("score-phones", "all", "--words", "all", "--dictionary", "d.dict", "--format", "json", "--out")
+    score = (
+        "score-phones",
+        "all",
+        "--words",
+        "all",
+        "--dictionary",
+        "d.dict",
+        "--no-misfits",
+        "--format",
+        "json",
+        "--out",
+    )
     assert speechctc(*score, "out").status == 0
     segments = json.loads((here / "out/A/1.json").read_text())["segments"]
     assert all(set(each["log_odds"]) == {"-", "low", "mid", "high", "top"} - {each["phone"]} for each in segments)
@@ -197,6 +237,10 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
     (here / "d.dict").write_text("HUM low mid high\n")
     words = ("--words", "may", "--dictionary", "d.dict")
     assert speechctc("score-phones", "may", *words, "--by-speaker", "pages").status == 0
+    for path in (here / "pages/scores").rglob("*.json"):  # other tones are no other microphone
+        entry, song = json.loads(path.read_text()), here / "june" / path.parent.name / f"{path.stem}.wav"
+        sound = measure(sound_file.read(song, RATE)[0])
+        path.write_text(json.dumps(entry | {"sound": sound.to_dict()}) if sound else "")
     done = speechctc("score-phones", "june", *words, "--by-speaker", "now", "--before", "pages", "--format", "csv")
     assert done.status == 0 and "wrote 2 pages, index.html and sounds.csv and .xlsx into now" in done.out, done.err
     page, now = ((here / folder / "Li Na.html").read_text() for folder in ("pages", "now"))
@@ -204,7 +248,10 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
     assert (
         re.findall('<th scope="row">(.*?)<', page)[0] == "mid" and ">top 6<" in page and "Scores, from 0 to 1" in page
     )
-    assert page.count('data-sound="data:audio/ogg') == 9 and re.search(r">hum 0.\d\d → <span class=.phone.>top<", page)
+    listed = "".join(re.findall('<td class="listen">.*?</td>', page))
+    assert listed.count('data-sound="data:audio/ogg') == 9 and re.search(
+        r">hum 0.\d\d → <span class=.phone.>top<", page
+    )
     assert re.search(r"\+1\.00 <span.*?</span> beyond chance</td></tr>", now) and (here / "now/index-2.html").exists()
     rows = list(csv.DictReader(io.StringIO((here / "now/sounds.csv").read_text("utf-8-sig"))))
     changed = {(row["speaker"], row["sound"]) for row in rows if row["beyond_chance"] == "yes"}

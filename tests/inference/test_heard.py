@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
 from speechctc.inference.alignment import AlignOptions, Hearing
+from speechctc.inference.formats import WRITERS, RecordingName
 from speechctc.inference.recogniser import Recogniser
+from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import PhoneScore, Segment
 from speechctc.inference.transcript import phone_units
 from speechctc.phones.inventory import Inventory, named_inventory
@@ -107,3 +111,26 @@ def test_what_is_said_instead_of_a_vowel_of_a_diphthong_is_said_with_the_other()
     (one,) = hearing.joined(parts)
     assert one.phone == "aʊ" and one.goodness == PhoneScore(fmean((0.1, 0.7)), 0.2 * 0.9, (("e ʊ", 0.7 * 0.9),))
     assert one.goodness.instead == "e ʊ 0.63"
+
+
+def test_sounds_that_are_heard_as_one_are_named_as_not_told_apart() -> None:
+    """Aspiration, length, nasality and palatalisation have no labels in the set; one that has its own is told apart."""
+    own = Inventory("found", ("k", "a", "b", "s", "m", "t", "tʲ", "i"))
+    merged = Hearing(own).merged(["k", "kʰ", "a", "aː", "ã", "b", "s̺", "s̻", "m", "mʲ", "t", "tʲ", "i"])
+    assert merged.pop("a") == ("aː", "ã") and merged.pop("aː") == ("a", "ã") and merged.pop("ã") == ("a", "aː")
+    pairs = {"k": "kʰ", "s̺": "s̻", "m": "mʲ"}
+    assert merged == {one: (other,) for pair in pairs.items() for one, other in (pair, pair[::-1])}
+    assert Hearing(own).merged(["kʰ", "t"]) == {} and Hearing(own).merged(["pʲ"]) == {}
+
+
+def test_every_output_names_what_a_score_does_not_tell_apart() -> None:
+    score = PhoneScore(0.7, 0.9, not_told=("kʰ",))
+    segments = (Segment("k", 0.0, 0.1, 0.9, goodness=score), Segment("a", 0.1, 0.2, 0.9, goodness=PhoneScore(0.6, 0.8)))
+    result = Recognition("a.wav", 0.2, segments, -1.0, about="Scores.")
+    name = RecordingName("a.wav", "a")
+    first, second = json.loads(WRITERS["json"].whole(name, result))["segments"]
+    assert first["not_told_from"] == ["kʰ"] and "not_told_from" not in second
+    rows = list(csv.DictReader(WRITERS["csv"].whole(name, result).splitlines()))
+    assert [row["not_told_from"] for row in rows] == ["kʰ", ""]
+    renamed = result.renamed({"kʰ": "k_h"}).segments[0].goodness
+    assert renamed and renamed.not_told == ("k_h",)

@@ -110,6 +110,17 @@ def test_a_word_that_stands_twice_is_said_once_unless_it_was_said_twice() -> Non
     assert not placed(words(" ".join(said)), rows, True).missing
 
 
+@pytest.mark.parametrize("sure", [2.5, 12.0])
+def test_one_phone_that_was_said_otherwise_makes_no_word_another(sure: float) -> None:
+    """However sure the net is of the other phone; a word of other phones is another, and so is one that is not said."""
+    rng = np.random.default_rng(11)
+    given = ["abcd", "efgh", "cdab", "ghef"] * 6
+    for word, is_other in (("efch", False), ("ebgh", False), ("bacd", True), ("", True)):
+        rows = spoken("".join([*given[:9], word, *given[10:]]), rng, sure)
+        found = placed(words(" ".join(given)), rows, True)
+        assert [unit for _, unit in found.missing] == ([9] if is_other else []), (word, found.missing)
+
+
 def test_stretches_that_are_wanted_are_no_misfits() -> None:
     rng = np.random.default_rng(7)
     rows = spoken("abcdefghabc", rng)
