@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.evaluate import Evaluation
     from speechctc.stages.extract import SplitSummary
-    from speechctc.stages.train_runs import Trained
+    from speechctc.stages.train import Trained
     from speechctc.training.records import EpochRecord, OnEpoch, OnStep, StepRecord
 
 __all__ = [
@@ -98,11 +98,12 @@ def load(model: str | Path | None = None, device: str | torch.device = "auto") -
     from speechctc.core.bundled import bundled_folder
     from speechctc.inference.recogniser import Recogniser  # late: it loads numpy
     from speechctc.model.checkpoint import find_checkpoint
+    from speechctc.stages.open_model import ModelChoice, open_model
 
     bundled = bundled_folder(model)
     if bundled is not None and (own := find_checkpoint(Path(bundled.name))) != bundled:
         warnings.warn(f"{model!s}: the model in the folder {own.resolve()}, not the bundled one", stacklevel=2)
-    return Recogniser.load(model, str(device))
+    return open_model(model, Recogniser, ModelChoice(str(device)))
 
 
 def extract(
@@ -152,7 +153,7 @@ def train(
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
 ) -> Trained:
-    """Train a net on extracted features, as ``speechctc train`` does.
+    """Train a net on extracted features and calibrate it, as ``speechctc train`` does.
 
     Parameters
     ----------
@@ -183,13 +184,18 @@ def train(
     _begin()
     from speechctc.config.schema import NO_RUN
     from speechctc.core.errors import InputError
-    from speechctc.stages.train_runs import train as run
+    from speechctc.stages.calibrate import calibrate_run
+    from speechctc.stages.train import train as run
     from speechctc.training.records import Callbacks
 
     whole = _config(config, settings)
     if whole.run == NO_RUN:
         raise InputError("the config names no folder for the run", 'set run, for example ["run=runs/mine"]')
-    return run(whole, resume, _reporter(reporter), Callbacks(on_step, on_epoch))
+    reporter = _reporter(reporter)
+    trained = run(whole, resume, reporter, Callbacks(on_step, on_epoch))
+    if trained.is_main:
+        calibrate_run(trained.run, reporter)
+    return trained
 
 
 def evaluate(
@@ -222,11 +228,11 @@ def evaluate(
     """
     reporter = _reporter(reporter)
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.model.checkpoint import find_checkpoint
     from speechctc.stages.evaluate import evaluate as run
+    from speechctc.stages.open_model import ModelChoice, open_model
 
     if not isinstance(model, Recogniser):
-        model = Recogniser.load(find_checkpoint(None if model is None else Path(model)))
+        model = open_model(model, Recogniser, ModelChoice(or_bundled=False))
     return run(model, split, [settings] if isinstance(settings, str) else settings, reporter)
 
 

@@ -11,7 +11,8 @@ from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.extract import extract
-from speechctc.stages.train import train_net
+from speechctc.stages.open_model import open_model
+from speechctc.stages.train import train
 
 pytestmark = pytest.mark.shared
 
@@ -24,6 +25,6 @@ def test_the_timit_sample_goes_through(shared_data: Path, tmp_path: Path, monkey
     summaries = {summary.split: summary for summary in extract(config, Reporter(quiet=True))}
     assert summaries["train"].utterances and summaries["dev"].utterances and summaries["test"].utterances
     assert not any(summary.skipped for summary in summaries.values())
-    train_net(config, False, Reporter(quiet=True))
-    result = evaluate(Recogniser.load(Path("run")), "test", [], Reporter(quiet=True))
+    train(config, False, Reporter(quiet=True))
+    result = evaluate(open_model(Path("run"), Recogniser), "test", [], Reporter(quiet=True))
     assert "39 phones" in result.protocol and result.counts.reference_phones > 100

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from speechctc.config.load import load_config
 from speechctc.core.progress import Reporter
-from speechctc.stages.train import train_net
+from speechctc.stages.train import train
 from speechctc.training.batches import Batch
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import Ranks
@@ -39,13 +39,13 @@ class Recorder(Reporter):
 
 def run_once(config: Path, run: Path, *settings: str, resume: bool = False) -> Weights:
     """Train and return the last weights."""
-    train_net(load_config(config, [f"run={run}", *settings]), resume, Recorder())
+    train(load_config(config, [f"run={run}", *settings]), resume, Recorder())
     return load_file(run / "last" / "weights.safetensors")
 
 
 def score_once(config: Path, run: Path, *settings: str, recorder: Recorder | None = None) -> DevScore:
     """Train and return the last score."""
-    score = train_net(load_config(config, [f"run={run}", *settings]), True, recorder or Recorder())
+    score = train(load_config(config, [f"run={run}", *settings]), True, recorder or Recorder()).dev
     assert score is not None
     return score
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from speechctc.core.errors import InputError, plural
 from speechctc.core.text_files import decode_text, read_bytes, read_text
 from speechctc.phones.inventory import nfc
-from speechctc.phones.notations import from_praat
+from speechctc.phones.praat import from_praat
 
 _WILD = {"*": ".*", "?": "."}
 MAX_OVERLAP = 0.001  # seconds of overlap between neighbours that rounding explains

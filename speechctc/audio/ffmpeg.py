@@ -23,13 +23,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.audio.folders import CONTAINERS
 from speechctc.audio.mp3 import after_tags
 from speechctc.audio.resampling import check_rate
 from speechctc.audio.timeline import LEAST_GAP, Timeline
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import program
 
-ENDINGS = tuple(".m4a .m4b .mp4 .m4v .mov .3gp .3g2 .webm .mka .mkv .wma .wmv .avi .mts .m2ts .amr .aac".split())
 _DEMUXERS = "mov,mp4,matroska,webm,asf,avi,mpegts,mpeg,amr,amrnb,amrwb,aac"  # no playlists, which name other files
 _MAGIC_BYTES = (*((0, b"\x1aE\xdf\xa3"), (0, b"0&\xb2u\x8ef\xcf\x11"), (0, b"#!AMR"), (4, b"ftyp"), (8, b"AVI LIST")),)
 _PACKETS = ((0, 188), (4, 192))  # where a packet of MPEG-TS begins, and how long it is; cameras write a time before it
@@ -88,7 +88,7 @@ def installed() -> str | None:
 
 def missing_for(paths: Iterable[Path]) -> str:
     """Return in words how many recordings need ffmpeg, if it is not installed; else ``""``."""
-    endings = Counter(path.suffix.lower() for path in paths if str(path).lower().endswith(ENDINGS) and path.suffix)
+    endings = Counter(path.suffix.lower() for path in paths if str(path).lower().endswith(CONTAINERS) and path.suffix)
     if not endings or installed():
         return ""
     kinds = ", ".join(f"{count} {ending}" for ending, count in sorted(endings.items()))

@@ -11,14 +11,11 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from speechctc.audio.annotations import Interval
+from speechctc.audio.folders import OF_MANY, SUBTITLES, TIMED
 from speechctc.audio.sound_file import AudioInfo
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_text
 from speechctc.phones.inventory import nfc
-
-SUBTITLES = (".srt", ".vtt")
-OF_MANY = (".ctm", ".stm")  # one file may have the labels of many recordings
-ENDINGS = (*OF_MANY, *SUBTITLES)  # of files that have times by their format
 
 # What is called by its name, and not read: by the ending, or by how the text begins.
 _FOREIGN = {
@@ -83,7 +80,7 @@ class _Line(NamedTuple):
 
 def is_label_file(path: Path) -> bool:
     """Tell whether a file is one with times, or one that is refused by its name, and not a text or a table."""
-    if path.suffix.lower() in (*ENDINGS, *FOREIGN):
+    if path.suffix.lower() in (*TIMED, *FOREIGN):
         return True
     try:
         text = read_text(path).text
@@ -198,7 +195,7 @@ def _kind_of(path: Path, text: str) -> str:
     ending = path.suffix.lower()
     head = text.lstrip()[:2000]
     by_text = next((kind for sign, kind in _BEGINNINGS.items() if head.startswith(sign)), "")
-    if by_text or ending in (*ENDINGS, *FOREIGN):
+    if by_text or ending in (*TIMED, *FOREIGN):
         return by_text or ending
     if head.startswith("WEBVTT"):
         return ".vtt"

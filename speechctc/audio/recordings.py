@@ -6,30 +6,17 @@ import glob
 import os
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc.audio import ffmpeg
 from speechctc.audio.addresses import address_of, name_of_address
+from speechctc.audio.folders import CONTAINERS, ENDINGS, NOT_READ, SOUND, files_below, is_made
 from speechctc.audio.tracks import Channel, named
 from speechctc.core.errors import InputError, first_few, printable
 from speechctc.core.files import numbered
 
-SOUND = tuple(".wav .flac .ogg .opus .mp3 .aiff .aif .sph .nist .au .caf .w64 .rf64".split())
-# Sound files and videos that ffmpeg reads. The same sound may be beside them as one of `SOUND`.
-CONTAINERS = ffmpeg.ENDINGS
-# Endings of recordings in a folder, in any letter case. A file that is named itself may have any ending.
-ENDINGS = SOUND + CONTAINERS
-# Endings of sound files that are not read.
-NOT_READ = tuple(".ape .dss .ds2 .dvf .flv .m4p .mpc .mpg .pcm .ra .raw .rm .shn .tta .voc .vox .wv".split())
-
-# Endings of transcripts with tiers; of several for one recording, the first in this order is read.
-TIERS = (".textgrid", ".eaf")
-
 _SPLITS = ("train", "dev", "test")  # folders of these names are nobody's
-# What lies in each folder of features, each run and each round of the studio.
-MADE = (("phones.tsv", "skipped.tsv"), ("run.json", "config.yaml", "metrics.jsonl"), ("round.json", "corpus"))
 
 
 class Recording(NamedTuple):
@@ -211,29 +198,6 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
         f"{first_few([path.name for path in found], 1)} left out: {why}" for why, found in reasons.items() if found
     ]
     return [path for path in sound if path not in left], lines
-
-
-def files_below(folder: Path, onerror: Callable[[OSError], object] | None = None) -> list[Path]:
-    """Return the files and folders that `walk` finds in a folder, in order; links to folders are not followed."""
-    found = walk(folder, onerror=onerror)
-    return sorted(Path(where, name) for where, folders, others in found for name in (*folders, *others))
-
-
-def walk(
-    folder: Path, links: bool = False, onerror: Callable[[OSError], object] | None = None
-) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield each folder in a folder, its folders and its files, as `os.walk` does, without those that `is_made` tells.
-
-    What speechctc makes of recordings, tables of their labels and copies, is not to be read in their place.
-    """
-    for where, folders, names in os.walk(folder, onerror=onerror, followlinks=links):
-        yield where, folders, names
-        folders[:] = [name for name in folders if not is_made(Path(where, name))]
-
-
-def is_made(folder: Path) -> bool:
-    """Tell whether a folder is one of features, a run, or a round of the studio, by what lies in it."""
-    return os.path.isdir(folder) and any(all(os.path.exists(folder / name) for name in names) for names in MADE)
 
 
 def _has_sound(folder: Path) -> bool:

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from speechctc.audio import damage
 from speechctc.audio.damage import CONVERT, Mended, mended
-from speechctc.audio.ffmpeg import ENDINGS as FOR_FFMPEG
 from speechctc.audio.ffmpeg import HEAD, Decoded, is_content_for_ffmpeg, measure, no_track
+from speechctc.audio.folders import CONTAINERS
 from speechctc.audio.mp3 import SUBTYPES, Forward, unheard
 from speechctc.audio.resampling import check_rate, resample_blocks
 from speechctc.audio.tracks import Channel, number_of, track_of
@@ -346,7 +346,7 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
             with nullcontext() if first.startswith(NO_MP3) else unheard():
                 file = soundfile.SoundFile(name)
         except soundfile.LibsndfileError as error:
-            if path.suffix.lower() in FOR_FFMPEG:
+            if path.suffix.lower() in CONTAINERS:
                 return None
             raise _not_audio(path, error) from None
         if file.subtype in SUBTYPES:

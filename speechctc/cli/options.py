@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from enum import Enum
 from functools import wraps
 from pathlib import Path
@@ -18,8 +18,8 @@ import typer
 from typer import Argument, Option
 
 from speechctc.core.bundled import NAMES
-from speechctc.core.dispatch import WAIT_SECONDS as WAIT_SECONDS
 from speechctc.core.errors import InputError, printable
+from speechctc.core.parallel import WAIT_SECONDS as WAIT_SECONDS
 from speechctc.inference.formats import help_text
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from speechctc.core.progress import Reporter
     from speechctc.inference.decoder import Decoder
     from speechctc.inference.manifest import Manifest as ManifestFile
-    from speechctc.inference.recogniser import Recogniser
 
 
 def say(message: str) -> None:
@@ -322,75 +321,16 @@ def load_config(config: str, settings: Sequence[str] | None) -> Config:
 
 def find_model(model: Path | None, or_bundled: bool = False) -> Path:
     """Return the folder of the model that is named, else of the latest run, else the bundled one where allowed."""
-    return _find(model, or_bundled)[0]
-
-
-def _find(model: Path | None, or_bundled: bool) -> tuple[Path, str]:
     from speechctc.stages.used_model import find_and_describe
 
     folder, line = find_and_describe(model, or_bundled)
     show(line, err=True)
-    return folder, line
+    return folder
 
 
-@dataclass(frozen=True)
-class ModelChoice:
-    """The model of a command, and what it decodes with.
+def open_model(place: Path | None, kind: type[AnyDecoder], device: Device, **choice: Any) -> AnyDecoder:
+    """Open the model that is named, as `speechctc.stages.open_model` does; `choice` has more of its `ModelChoice`."""
+    from speechctc.stages.open_model import ModelChoice
+    from speechctc.stages.open_model import open_model as run
 
-    Attributes
-    ----------
-    place : Path, optional
-        As for `find_model`.
-    device : Device
-    lms : sequence of Path
-        Language models, see `speechctc.inference.load.with_lms`.
-    lm_weight, beam, min_modulation_db, dereverb
-        In place of the settings of the model's ``decode`` section.
-    or_bundled : bool
-        As for `find_model`.
-    inventory, language : str, optional
-        Only phones of these are recognised.
-    """
-
-    place: Path | None = None
-    device: Device = Device.auto
-    lms: Sequence[Path] = ()
-    lm_weight: float | None = None
-    beam: int | None = None
-    min_modulation_db: float | None = None
-    dereverb: When | None = None
-    or_bundled: bool = True
-    inventory: str | None = None
-    language: str | None = None
-
-
-def load_recogniser(model: ModelChoice) -> Recogniser:
-    """Load a model to decode and align; its `folder` and `about` say which it is."""
-    from speechctc.inference.recogniser import Recogniser
-
-    return _load(model, Recogniser.read)
-
-
-def load_decoder(model: ModelChoice) -> Decoder:
-    """Load a model to decode, as `load_recogniser`."""
-    from speechctc.inference.load import load_decoder as read
-
-    return _load(model, read)
-
-
-def _load(model: ModelChoice, read: Callable[[Path, str], AnyDecoder]) -> AnyDecoder:
-    from speechctc.inference.decoder import ONLY
-    from speechctc.inference.load import with_language_models
-    from speechctc.inference.restriction import find_requested, restrict
-
-    folder, line = _find(model.place, model.or_bundled)
-    search = model.lms, model.lm_weight, model.beam
-    recogniser = with_language_models(read(folder, model.device.value), folder, *search, new_reporter())
-    own = {"min_modulation_db": model.min_modulation_db, "dereverb": model.dereverb and model.dereverb.value}
-    recogniser = recogniser.with_settings([f"decode.{key}={value}" for key, value in own.items() if value is not None])
-    about = line.partition("using ")[2]  # without why it is used
-    if (wanted := find_requested(model.inventory, model.language)) is not None:
-        recogniser = restrict(recogniser, wanted, new_reporter())
-        about += f"; {recogniser.checkpoint.facts[ONLY]}"
-    recogniser.folder, recogniser.about = folder, about
-    return recogniser
+    return run(place, kind, ModelChoice(device.value, **choice), new_reporter())

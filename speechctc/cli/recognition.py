@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from speechctc.inference.decoder import Decoder
     from speechctc.inference.output import OutputOptions, Work
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.stages.align import Placing
     from speechctc.stages.by_speaker import SpeakerPages
+    from speechctc.stages.transcript_reader import TranscriptReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ def _check(given: Decode, is_stdin: bool) -> None:
 def _decode(given: Decode, audio: list[Named]) -> int:
     """Decode; return the exit status."""
     from speechctc.audio.recordings import check_some
-    from speechctc.inference.decoder import Doubt
+    from speechctc.inference.decoder import Decoder, Doubt
     from speechctc.model.checkpoint import BUILT_IN
     from speechctc.phones.languages import LISTED
     from speechctc.stages.decode import decode
@@ -137,18 +137,18 @@ def _decode(given: Decode, audio: list[Named]) -> int:
         alternatives=given.alternatives, live=given.live, raw_rate=given.raw, folder_cmn=given.folder_cmn
     )
     place, device = _suited(given.model, given.language, LISTED), opt.Device.cpu if given.cluster else given.device
-    choice = opt.ModelChoice(
+    recogniser = opt.open_model(
         place,
+        Decoder,
         device,
-        given.lm or (),
-        given.lm_weight,
+        lms=given.lm or (),
+        lm_weight=given.lm_weight,
         beam=given.beam,
         min_modulation_db=given.min_modulation_db,
-        dereverb=given.dereverb,
+        dereverb=given.dereverb and given.dereverb.value,
         inventory=given.inventory,
         language=given.language,
     )
-    recogniser = opt.load_decoder(choice)
     options = _with_symbols(options, recogniser, given.symbols)
     doubt = Doubt(recogniser) if not given.lm and recogniser.folder == BUILT_IN else None
     source = None
@@ -286,7 +286,8 @@ def score_phones_command(given: ScorePhones) -> None:
 def _align(given: Align | ScorePhones) -> None:
     """Align recordings; `ScorePhones`: also say how well each phone was said."""
     from speechctc.audio.recording_list import parse_shard
-    from speechctc.corpora.transcripts import TranscriptOptions, find_tasks
+    from speechctc.corpora.tasks import find_tasks
+    from speechctc.corpora.transcripts import TranscriptOptions
     from speechctc.stages.align import align, in_ipa, in_own_languages, say_if_untaught
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
@@ -309,12 +310,12 @@ def _align(given: Align | ScorePhones) -> None:
     is_ipa = not (language or given.dictionary) and in_ipa(tasks, labels)
     recogniser = _load(given, language, is_ipa)
     options = _with_symbols(options, recogniser, given.symbols)
-    placing = _placing(given, recogniser, labels, language, is_ipa)
+    reader = _reader(given, recogniser, labels, language, is_ipa)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
     with opt.manifest_of(given, recogniser) as manifest:
         options = replace(options, manifest=manifest)
-        status = align(recogniser, tasks, options, new_reporter(), placing, _work(given), failed)
+        status = align(recogniser, tasks, options, new_reporter(), reader, _work(given), failed)
     if pages:
         show(pages.write(options, failed))
     if status:
@@ -323,11 +324,12 @@ def _align(given: Align | ScorePhones) -> None:
 
 def _load(given: Align | ScorePhones, language: str | None, is_ipa: bool) -> Recogniser:
     """Load the model that aligns."""
-    place = _suited(given.model, language, is_ipa=is_ipa)
+    from speechctc.inference.recogniser import Recogniser
+
     inventory = given.inventory if isinstance(given, Align) else None
-    device = opt.Device.cpu if given.cluster else given.device
-    choice = opt.ModelChoice(place, device, inventory=inventory, dereverb=given.dereverb)
-    recogniser = opt.load_recogniser(choice)
+    device, dereverb = opt.Device.cpu if given.cluster else given.device, given.dereverb and given.dereverb.value
+    place = _suited(given.model, language, is_ipa=is_ipa)
+    recogniser = opt.open_model(place, Recogniser, device, inventory=inventory, dereverb=dereverb)
     recogniser.boundaries = recogniser.boundaries if given.refine else None
     if given.intervals and recogniser.boundaries is None:
         raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")
@@ -342,17 +344,27 @@ def _plan_pages(tasks: Sequence[Task], given: ScorePhones) -> SpeakerPages | Non
     return SpeakerPages.plan(tasks, given.by_speaker, given.before, given.symbols, given.overwrite)
 
 
-def _placing(given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None, is_ipa: bool) -> Placing:
-    """Return how transcripts are placed."""
-    from speechctc.stages.align import choose_placing
+def _reader(
+    given: Transcribed, recogniser: Recogniser, labels: Labels, language: str | None, is_ipa: bool
+) -> TranscriptReader:
+    """Return what reads the transcripts for a model."""
+    from speechctc.stages.transcript_reader import ReadingOptions, TranscriptReader
 
     misfits = True if given.misfits is None and isinstance(given, ScorePhones) else given.misfits
-    how = misfits, given.silence, given.symbols == "own", is_ipa
-    placing = choose_placing(recogniser.inventory, labels, given.dictionary, language, *how)
-    placing = placing._replace(
-        show_intervals=given.intervals, first_variant=given.first_variant, ignored=tuple(given.ignore or ())
+    options = ReadingOptions(
+        labels,
+        given.dictionary,
+        language,
+        only_ipa=is_ipa,
+        is_of_rows=not given.language,
+        find_misfits=misfits,
+        silence=given.silence,
+        keep=given.symbols == "own",
+        show_intervals=given.intervals,
+        first_variant=given.first_variant,
+        ignored=tuple(given.ignore or ()),
     )
-    return placing._replace(in_language=None) if given.language else placing
+    return TranscriptReader(recogniser.inventory, options)
 
 
 def _suited(model: Path | None, language: str | None, *instead: str, is_ipa: bool = False) -> Path | None:

@@ -55,14 +55,23 @@ def evaluate_command(given: Evaluate) -> None:
     Settings name another corpus, which needs only a test split: corpus.kind=textgrid corpus.root=FOLDER. Labels in IPA
     are compared with ARPABET by tables, and ARPABET with IPA; --symbols gives a table of your own.
     """
+    from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.evaluate import score
     from speechctc.stages.report import FILE, write_report
 
     page = given.report / FILE if given.report else None
     check_places(given.overwrite, given.json_file, page)
-    choice = opt.ModelChoice(given.model, opt.Device.auto, given.lm or (), given.lm_weight, given.beam)
-    choice = replace(choice, or_bundled=False, inventory=given.inventory, language=given.language)
-    recogniser = opt.load_recogniser(choice)
+    recogniser = opt.open_model(
+        given.model,
+        Recogniser,
+        opt.Device.auto,
+        lms=given.lm or (),
+        lm_weight=given.lm_weight,
+        beam=given.beam,
+        inventory=given.inventory,
+        language=given.language,
+        or_bundled=False,
+    )
     scored, result = score(recogniser, given.split.value, given.settings or (), new_reporter(), given.symbols)
     show_scores(result.to_text(), result.to_dict(), given.json_file, given.overwrite)
     if page:
@@ -87,15 +96,15 @@ def compare_command(
     """
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.evaluate import check_distinct, compare
+    from speechctc.stages.open_model import ModelChoice, open_model
 
     check_places(overwrite, json_file)
     settings = [str(run) for run in runs if "=" in str(run) and not run.exists()]
     folders = [run for run in runs if str(run) not in settings]
     places = [opt.find_model(folder) for folder in folders]
     check_distinct(folders, places)
-    models = [
-        (str(folder), Recogniser.load(place, device.value)) for folder, place in zip(folders, places, strict=True)
-    ]
+    choice = ModelChoice(device.value)
+    models = [(str(each), open_model(place, Recogniser, choice)) for each, place in zip(folders, places, strict=True)]
     result = compare(models, split.value, settings, new_reporter())
     show_scores(result.to_text(), result.to_dict(), json_file, overwrite)
 
@@ -356,7 +365,7 @@ def mark_checked_command(
     """
     from speechctc.audio.annotations import read_tiers
     from speechctc.audio.eaf import ENDING, read_eaf
-    from speechctc.audio.recordings import TIERS, files_below
+    from speechctc.audio.folders import TIERS, files_below
     from speechctc.core import written
 
     found = [file for each in drafts for file in (files_below(each) if each.is_dir() else [each])]
@@ -402,13 +411,14 @@ def check_labels_command(given: CheckLabels) -> None:
 
     The gain says how much more probable the model's own phones are than the labels. Nothing in the corpus is changed.
     """
+    from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.check_labels import check_labels, suspects_page
 
     page, reporter = given.report / "suspects.html" if given.report else None, new_reporter()
     check_places(given.overwrite, given.out, page)
     loaded = opt.load_config(given.config, given.settings)
     model = given.model or (loaded.run if (loaded.run / "best").is_dir() else None)
-    recogniser = opt.load_recogniser(opt.ModelChoice(model, given.device))
+    recogniser = opt.open_model(model, Recogniser, given.device)
     chosen = [split.value for split in given.splits or opt.Split]
     checked = check_labels(recogniser, loaded, chosen, reporter)
     show(checked.to_text())
@@ -440,9 +450,10 @@ def inspect_command(
     The first filters; with a recording also feature maps, how often each maxout piece wins, the functions of units,
     posteriors over time, and the saliency of a phone.
     """
+    from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.inspect import inspect, write_pictures
 
-    recogniser = opt.load_recogniser(opt.ModelChoice(model, opt.Device.cpu))
+    recogniser = opt.open_model(model, Recogniser, opt.Device.cpu)
     found = inspect(recogniser, audio, layer, phone, chosen(track, channel))
     title = f"Inside the model, listening to {audio.name}" if audio else "Inside the model"
     for path in write_pictures(found, out, title, recogniser.about, overwrite):

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -15,6 +15,9 @@ from typer import Argument, Option
 from speechctc.cli import options as opt
 from speechctc.cli.options import check_places, find_model, load_config, new_reporter, show, show_scores
 from speechctc.core.errors import InputError, check_torch
+
+if TYPE_CHECKING:
+    from speechctc.core.progress import Reporter
 
 lm_app = typer.Typer(no_args_is_help=True, help="Train, score, sample and tune language models of phones.")
 
@@ -77,20 +80,29 @@ def train_command(
         return
     if is_main_process():
         show(f"{loaded.run}: loading torch and the features in {loaded.data.dir}; this takes a while", err=True)
-    from speechctc.stages.train import Stopped
-    from speechctc.stages.train_runs import train
+    from speechctc.stages.train import Stopped, train
 
+    reporter = new_reporter()
     try:
-        trained = train(loaded, resume, new_reporter())
+        trained = train(loaded, resume, reporter)
     except Stopped as stop:
         if is_main_process():
             same = f" and the same settings: {shlex.join(settings)}" if settings else ""
-            show(f"stopped; the state is saved in {loaded.run}/last, go on with --resume{same}", err=True)
+            saved = f"the state is saved in {loaded.run}/last, go on with --resume{same}"
+            is_saved = (loaded.run / "last").exists()
+            show(f"stopped; {saved if is_saved else 'nothing was trained yet, and nothing is saved'}", err=True)
         raise typer.Exit(stop.status) from None
-    if is_main_process():
-        if trained.calibration:
-            show(trained.calibration.to_text())
+    if trained.is_main:
+        _calibrate(loaded.run, reporter)
         show(f"trained: {loaded.run}/best")
+
+
+def _calibrate(run: Path, reporter: Reporter) -> None:
+    """Calibrate what was trained; only now is recognition loaded."""
+    from speechctc.stages.calibrate import calibrate_run
+
+    if calibration := calibrate_run(run, reporter):
+        show(calibration.to_text())
 
 
 def sweep_command(
@@ -103,8 +115,8 @@ def sweep_command(
     train.lr=1e-4,3e-4 tries both values. Prints the runs by their PER (phone error rate) on dev, best first. After an
     interruption, the same command continues.
     """
+    from speechctc.stages.sweep import sweep, table
     from speechctc.stages.train import Stopped
-    from speechctc.stages.train_runs import sweep, table
 
     chosen = load_config(config, None).run
     folder = run or chosen.with_name(f"{chosen.name}-sweep")
@@ -337,16 +349,16 @@ def lm_tune_command(
 
     For a bundled model, which is not changed, that is a copy of it, such as english/, in the working directory.
     """
-    from speechctc.inference.load import with_lms
     from speechctc.inference.output import check_folder
     from speechctc.inference.recogniser import Recogniser
     from speechctc.lm.search import TUNED_FILE, check_untouched, identity, write_tuned
     from speechctc.stages.lm_tune import tune
+    from speechctc.stages.open_model import ModelChoice, open_model
     from speechctc.stages.used_model import own_folder, write_learned
 
     reporter, folder = new_reporter(), find_model(model)
     own = folder if out else own_folder(folder)
-    recogniser = with_lms(Recogniser.read(folder), lm or (), reporter)
+    recogniser = open_model(folder, Recogniser, ModelChoice(lms=lm or (), is_tuned=False))
     beams = [] if beam is None else [f"decode.beam={beam}"]
     path = out or own / TUNED_FILE
     check_folder(path.parent)

@@ -18,14 +18,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from speechctc.core.errors import InputError, first_few, plural
-from speechctc.core.parallel import LONGER, WorkerEnded, set_took, time_limit
+from speechctc.core.parallel import LONGER, WAIT_SECONDS, WorkerEnded, set_took, time_limit
 
 TRIES = 3  # machines that an item may fail on
 AHEAD = 2  # items that a worker has for each of its threads
 LOOK_SECONDS = 0.5  # between two looks at who is there
 SILENCE_SECONDS = 10.0  # without a worker, after which this is said
 STILL_SECONDS = 60.0  # without a result, after which this is said; and between two notes that there is no worker
-WAIT_SECONDS = 600.0  # that a run waits for a worker, if it is not told otherwise
 GRACE = 2  # times the limit of a recording that its worker has to notice it by itself
 GONE = "the worker was lost"
 INSTALL = "install the same speechctc on every machine of the cluster, with its extra 'cluster'"

@@ -214,8 +214,9 @@ def _exchanger() -> Callable[[bytes, bytes], int] | None:
         if sys.platform == "darwin":
             rename = library.renamex_np
             return lambda one, other: int(rename(one, other, 2))  # RENAME_SWAP
-        rename = library.renameat2
-        return lambda one, other: int(rename(-100, one, -100, other, 2))  # AT_FDCWD, RENAME_EXCHANGE
+        else:
+            rename = library.renameat2
+            return lambda one, other: int(rename(-100, one, -100, other, 2))  # AT_FDCWD, RENAME_EXCHANGE
     except (AttributeError, OSError, TypeError):
         return None
 
@@ -330,6 +331,12 @@ def read_folder(path: Path, read: Callable[[Path], Read]) -> Read:
             if _version(standing(path)) == version:
                 return result
     return read(standing(path))
+
+
+def short(folder: Path) -> Path:
+    """Return a folder relative to the working directory, if it is inside."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_absolute() and folder.is_relative_to(here) else folder
 
 
 def standing(path: Path) -> Path:
@@ -543,16 +550,19 @@ def tidy(folder: Path, patience: float = 0.0) -> None:
 
 def _is_held(draft: Path) -> bool:
     """Return whether a process holds a draft, or may: it cannot be opened. Without locks, none is known to."""
-    if sys.platform == "win32" or draft.is_symlink():  # no draft of ours
+    if sys.platform == "win32":  # nothing that is open is renamed there
         return False
-    try:
-        handle = os.open(draft, os.O_RDONLY | _NO_WAIT)
-    except OSError:
-        return draft.exists()
-    try:
-        return try_lock(handle) is False
-    finally:
-        os.close(handle)
+    else:
+        if draft.is_symlink():  # no draft of ours
+            return False
+        try:
+            handle = os.open(draft, os.O_RDONLY | _NO_WAIT)
+        except OSError:
+            return draft.exists()
+        try:
+            return try_lock(handle) is False
+        finally:
+            os.close(handle)
 
 
 def _stem(path: Path) -> str:

@@ -42,6 +42,7 @@ Answer = TypeVar("Answer", covariant=True)
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 LONGER = "give it more time with --time-limit, or look at it alone"
+WAIT_SECONDS = 600.0  # that a run waits for a worker of a cluster, if it is not told otherwise
 MAX_WAITING = 4  # most results that wait to be taken, per thread
 
 _sharing: list[int] = []  # of each iterator at work, how many recordings at a time share the threads

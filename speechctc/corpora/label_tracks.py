@@ -8,7 +8,8 @@ from pathlib import Path
 
 from speechctc.audio import label_files, sound_file
 from speechctc.audio.annotations import Interval, Tier
-from speechctc.audio.recordings import ENDINGS, Recording, Siblings, find_recordings, left_out
+from speechctc.audio.folders import ENDINGS, LABEL_TRACKS
+from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError
@@ -22,7 +23,6 @@ from speechctc.corpora.tiers import (
     split_of,
 )
 
-BESIDE = (".lab", ".txt", *label_files.ENDINGS)  # of several for one recording, the first is read
 MAX_SECONDS, MAX_LETTERS = 0.3, 3.5  # the longest means of labels that are phones, not words
 
 
@@ -50,7 +50,7 @@ def read_label_tracks(root: Path, config: CorpusConfig, needed: str = "train") -
 
     def read(recording: Recording, id: str) -> LabelledRecording:
         path = recording.path
-        if (file := timed.find(path, BESIDE) or siblings.find(path, BESIDE)) is None:
+        if (file := timed.find(path, LABEL_TRACKS) or siblings.find(path, LABEL_TRACKS)) is None:
             without.append(path.relative_to(root))
             raise InputError(f"{path}: no file of labels beside it", "add one, or leave the recording out")
         if used.setdefault(file, path.name) != path.name:
@@ -94,7 +94,7 @@ def _is_text(file: Path) -> bool:
 def tracks_of(recordings: Iterable[Path]) -> dict[Path, Path]:
     """Return the file of labels with times beside each recording that has one, and that a person made or changed."""
     siblings = Siblings(_is_text)
-    found = {path: file for path in recordings if (file := siblings.find(path, BESIDE)) is not None}
+    found = {path: file for path in recordings if (file := siblings.find(path, LABEL_TRACKS)) is not None}
     changed = {*written.changed([*found.values()])}
     return {path: file for path, file in found.items() if file in changed}
 

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
-from speechctc.audio.recordings import ENDINGS as SOUNDS
-from speechctc.audio.recordings import walk
+from speechctc.audio.folders import ENDINGS as SOUNDS
+from speechctc.audio.folders import walk
 from speechctc.core.errors import InputError
 from speechctc.core.text_files import MOST_TABLE, read_text, read_unpacked
 
@@ -243,13 +243,23 @@ def of_object(values: Mapping[str, Any], path: Path) -> list[Mapping[str, Any]]:
     if isinstance(values.get("audio_filepath"), list):
         fix = "name one of them"
         return [{"id": values.get("id"), "problem": f"several files: {values['audio_filepath']!r:.80}", "fix": fix}]
-    return [with_end(values)]
+    return [with_end(_unfolded(values))]
+
+
+def _unfolded(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row whose recording is no object of its file and its times, as one of SpeechBrain may be."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and isinstance(value.get("file"), str):
+            times = {each: value[each] for each in ("start", "stop") if each in value}
+            return {**{key: other for key, other in values.items() if key != name}, "audio": value["file"], **times}
+    return values
 
 
 def with_end(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row with an end in place of a duration, where it names its start, or is of NeMo, where that is 0.
 
-    Without a duration (None) such a row lasts to the end of its recording.
+    Without a duration (None) such a row lasts to the end of its recording. A row with a stop stays as it is: its times
+    are SpeechBrain's, in samples.
 
     Raises
     ------
@@ -257,7 +267,7 @@ def with_end(values: Mapping[str, Any]) -> Mapping[str, Any]:
         A time is no number.
     """
     begins = next((name for name in ("start", "offset") if name in values), None)
-    if "end" in values or ("duration" not in values and begins != "offset"):
+    if "end" in values or "stop" in values or ("duration" not in values and begins != "offset"):
         return values
     if begins is None and "audio_filepath" not in values:  # others tell how long the whole recording is
         return values

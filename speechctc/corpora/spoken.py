@@ -9,7 +9,8 @@ from speechctc.core.errors import counted, first_few
 from speechctc.corpora.transcripts import Phrase, Task, Transcript
 from speechctc.phones.articulation import is_arpabet, match_phones
 from speechctc.phones.inventory import BURSTS, TIMIT61, Inventory
-from speechctc.phones.nonspeech import ANY, NonSpeech
+from speechctc.phones.nonspeech import NonSpeech
+from speechctc.phones.nonspeech_labels import ANY
 
 Read = Callable[[Sequence[str]], list[str]]
 GLOTTAL = "q"  # TIMIT's glottal stop, which no smaller set has

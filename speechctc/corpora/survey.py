@@ -14,8 +14,9 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from speechctc.audio import sound_file
+from speechctc.audio.folders import LABEL_TRACKS, files_below
 from speechctc.audio.label_files import FOREIGN, is_label_file
-from speechctc.audio.recordings import Siblings, files_below, find_recordings, left_out
+from speechctc.audio.recordings import Siblings, find_recordings, left_out
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import MARKS, CorpusConfig
 from speechctc.core import written
@@ -24,11 +25,11 @@ from speechctc.core.parallel import attempt
 from speechctc.core.text_files import Text, read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.corpus_builder import note_of_xsampa
-from speechctc.corpora.label_tracks import BESIDE, are_phones, read_track, tracks_of
+from speechctc.corpora.label_tracks import are_phones, read_track, tracks_of
 from speechctc.corpora.manifests import corpora_in
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table import SPLIT_WORDS, spelling_of, split_named, split_of_row
-from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows
+from speechctc.corpora.table import SPLIT_WORDS, split_named, split_of_row
+from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows, spelling_of
 from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
@@ -311,7 +312,7 @@ def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     if config.kind in ("table", "elan"):  # labels are not in a file of the recording's name
         result.refused = min(sum(map(len, corpus.rejected.values())), len(others.paths))
     else:
-        endings = BESIDE if config.kind == "labels" else (TEXTGRID, ".phn")
+        endings = LABEL_TRACKS if config.kind == "labels" else (TEXTGRID, ".phn")
         result.refused = sum(siblings.find(path, endings) is not None for path in others.paths)
     result.notes += _other_labels(result, config.kind, siblings)
     result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
@@ -403,7 +404,8 @@ def _named(table: Path, rows: Iterable[Row], folder: Path) -> Iterator[Path]:
 def _some_rows(path: Path) -> list[Row]:
     """Return the rows of a table; raise an error if none of a manifest's, each with columns of its own, has labels."""
     rows = read_rows(path)
-    if all(row.problem for row in rows) and _may_be_other(path):
+    labelled = any(row.audio and (row.phones or row.words) for row in rows)
+    if all(row.problem for row in rows) and not labelled and _may_be_other(path):
         raise InputError(f"{path}: {rows[0].problem}", "correct the manifest")
     return rows
 

@@ -13,7 +13,6 @@ import math
 import os
 import re
 import sys
-import unicodedata
 from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -27,7 +26,7 @@ from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.manifests import PERTURBED
-from speechctc.corpora.table_rows import Row, read_table
+from speechctc.corpora.table_rows import Row, read_table, spelling_of
 from speechctc.corpora.tiers import MIN_EDGE, TAIL
 from speechctc.corpora.word_phones import MISSING, WordPhones
 
@@ -304,18 +303,6 @@ def checked(row: Row, lines: Mapping[str, int]) -> Row:
 def _language(row: Row) -> tuple[str, ...]:
     """Return the language that a row names, if it names one."""
     return tuple(value for name, value in row.traits if name == "language")
-
-
-def spelling_of(base: Path, name: str) -> str | None:
-    """Return a recording's name as the disk has it: a table may have backslashes or, from macOS, another Unicode form.
-
-    Tables of Common Voice name recordings in their folder ``clips``. None: there is none.
-    """
-    if os.path.isfile(os.path.join(base, name)):  # False of a path that is too long, too
-        return name
-    plain = name.replace("\\", "/")
-    forms = (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain), f"clips/{plain}")
-    return next((form for form in forms if os.path.isfile(os.path.join(base, form))), None)
 
 
 def _shared_audio(corpus: Corpus) -> list[str]:

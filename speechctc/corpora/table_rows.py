@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import unicodedata
 import warnings
 import zipfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import MAX_OVERLAP
-from speechctc.audio.recordings import ENDINGS as SOUNDS
+from speechctc.audio.folders import ENDINGS as SOUNDS
 from speechctc.audio.tracks import Channel, chosen
 from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.text_files import MOST_TABLE, Text, most_unpacked, read_text, read_unpacked
@@ -44,7 +45,17 @@ USUAL = {
     "language": "locale lang".split(),
     "accent": ["accents"],
     "split": "subset partition".split(),
+    "start": "start_time start_sec start_seconds begin begin_time xmin tmin".split(),
+    "end": "end_time end_sec end_seconds stop_time xmax tmax".split(),
 }
+# Columns of times that may not be in seconds, and what is a time: SpeechBrain's start and stop count samples.
+_OTHER_TIMES = re.compile(
+    r"(start|begin|end|stop|onset)[\W_]*(((time|sec|ss|hh|milli|ms|sample|frame|pos).*)?|(?<=[\W_])s\W*)|frame_offset",
+    re.IGNORECASE,
+)
+_TIME = re.compile(r"\d+([.,:]\d+)*")
+_SPANS = ("timestamp", "timestamps", "interval", "segment")  # columns that may have both times of a row
+_SPAN = re.compile(r"[\[(]\s*\d+(\.\d+)?\s*,\s*\d+(\.\d+)?\s*[\])]")
 # Columns with a trait of the speaker, by which scores are split.
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 _TRAITS = frozenset(TRAITS)
@@ -54,7 +65,8 @@ DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 _DELIMITERS = "\t,;|"  # what separates columns
 _SEPARATOR = re.compile(r'"?sep=(.)"?[,;\t]*\s*', re.IGNORECASE)  # what Excel reads in the first line of a CSV
-_ROOT = re.compile(r"(\{data_root\}|\$data_root)[/\\]")  # SpeechBrain's name of the folder that paths begin in
+# SpeechBrain's name of the folder that paths begin in
+_ROOT = re.compile(r"(\{data_?root\}|\$data_?root)[/\\]", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s,:]*")  # the entries of a JSON list or object
 _SPACE = " \t\n\u00a0\ufeff"
 _DECIMAL = re.compile(r"-?\d*,\d+")
@@ -392,6 +404,12 @@ def _as_here(columns: tuple[str, ...]) -> dict[str, str]:
     return {name: target for target, name in found.items() if name}
 
 
+@lru_cache(1000)
+def _other_times(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns that seem to be times, but are not read as such."""
+    return tuple(name for name in columns if name in _SPANS or (name not in TIMES and _OTHER_TIMES.fullmatch(name)))
+
+
 def _missing(names: Container[str], labels: Sequence[str]) -> list[str]:
     """Return the columns that a table or row lacks: of `labels`, if there are any, it needs one."""
     lacks = [] if not labels or any(name in names for name in labels) else [" or ".join(labels)]
@@ -517,7 +535,7 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
     named = () if _TRAITS.isdisjoint(values) else TRAITS  # most tables have none
     traits = tuple((name, text) for name in named if (text := _text(values.get(name))))
     split, duration = _text(values.get("split")), "" if start or end else _text(values.get("duration"))
-    return Row(
+    row = Row(
         line,
         id,
         audio,
@@ -531,6 +549,23 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         split=split,
         duration=duration,
     )
+    others = () if start and end else _other_times(tuple(values))
+    if unread := [name for name in others if (_SPAN if name in _SPANS else _TIME).fullmatch(_text(values[name]))]:
+        problem = f"times that are not read: {', '.join(unread)}"
+        return row._replace(problem=problem, fix="write the columns start and end, in seconds")
+    return row
+
+
+def spelling_of(base: Path, name: str) -> str | None:
+    """Return a recording's name as the disk has it: a table may have backslashes or, from macOS, another Unicode form.
+
+    Tables of Common Voice name recordings in their folder ``clips``. None: there is none.
+    """
+    if os.path.isfile(os.path.join(base, name)):  # False of a path that is too long, too
+        return name
+    plain = name.replace("\\", "/")
+    forms = (plain, unicodedata.normalize("NFC", plain), unicodedata.normalize("NFD", plain), f"clips/{plain}")
+    return next((form for form in forms if os.path.isfile(os.path.join(base, form))), None)
 
 
 def read_cells(path: Path, columns: Iterable[str]) -> Text:

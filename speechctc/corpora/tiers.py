@@ -22,24 +22,17 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, Tier, choose_tiers, in_order, read_tiers
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, origin_of, read_eaf
-from speechctc.audio.recordings import (
-    ENDINGS,
-    Recording,
-    Siblings,
-    chosen_outside,
-    files_below,
-    find_recordings,
-    left_out,
-    speaker_of,
-)
+from speechctc.audio.folders import ENDINGS, files_below
+from speechctc.audio.recordings import Recording, Siblings, chosen_outside, find_recordings, left_out, speaker_of
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted, counted_alike, first_few, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.word_phones import MISSING, WordPhones
-from speechctc.phones.label_rules import is_tone
-from speechctc.phones.nonspeech import NonSpeech, is_pause
+from speechctc.phones.marks import is_tone
+from speechctc.phones.nonspeech import NonSpeech
+from speechctc.phones.nonspeech_labels import is_pause
 
 TEXTGRID = ".textgrid"
 TAIL = 0.05  # seconds that labels may end after their recording

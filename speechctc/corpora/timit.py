@@ -15,7 +15,7 @@ from pathlib import Path
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PhnLine, read_phn_lines
-from speechctc.audio.recordings import walk
+from speechctc.audio.folders import walk
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_tables
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text

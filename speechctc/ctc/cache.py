@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -90,9 +91,13 @@ def _is_own(status: os.stat_result, allowed: int) -> bool:
 
     Others may, if one of the bits `allowed` is in its mode.
     """
-    if status.st_uid not in (0, os.getuid()) or stat.S_ISLNK(status.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return False
-    return not status.st_mode & 0o022 or bool(status.st_mode & allowed)
+    if sys.platform == "win32":  # where a mode says nothing of others, and the home is the user's
+        return True
+    else:
+        is_ours = status.st_uid in (0, os.getuid())
+        return is_ours and (not status.st_mode & 0o022 or bool(status.st_mode & allowed))
 
 
 def temporary_cache() -> Path | None:

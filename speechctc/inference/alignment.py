@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, first_few
+from speechctc.inference.hearing import PART, PhoneMapping, begins
 from speechctc.inference.placement import Posteriors
 from speechctc.inference.result import Misfit, Recognition, Variant, Word, misfits_text
 from speechctc.inference.segmenter import (
     BEYOND,
     MIN_DURATION,
-    OMITTED,
     WHOLE,
     FrameClock,
     PhoneScore,
@@ -28,10 +28,8 @@ from speechctc.inference.segmenter import (
     lasting,
 )
 from speechctc.inference.transcript import Items, Phrase, Unit, check_fit, fewest_phones, is_plain, units_of
-from speechctc.phones.articulation import match_phones
-from speechctc.phones.inventory import FOUND, SILENCES, Inventory
-from speechctc.phones.label_rules import apply_marks, divide_phone
-from speechctc.phones.nonspeech import ANY
+from speechctc.phones.inventory import SILENCES, Inventory
+from speechctc.phones.nonspeech_labels import ANY
 
 if TYPE_CHECKING:
     from speechctc.inference.goodness import Judge
@@ -163,7 +161,9 @@ class Aligner:
         times, units = Times(clock, seconds, WHOLE if start is None else (start, seconds)), tuple(units_of(items))
         placed = self._placed(name, length, items, posteriors, self.options.find_misfits)
         aligned = self._in_time(placed, posteriors, units, times, self.refiner)
-        notes, is_unfit = self._fit(name, posteriors, placed, aligned.segments)
+        notes, is_unfit = list[str](), False
+        if not self.options.find_misfits:
+            notes, is_unfit = self._fit(name, posteriors, placed, aligned.segments)
         if self.options.judge is not None:
             judged = posteriors.judged or posteriors
             scores = self.options.judge(placed, judged, aligned.segments, self.heard.classes)
@@ -198,12 +198,7 @@ class Aligner:
     def _fit(
         self, name: str, posteriors: Posteriors, placed: Placement, segments: Sequence[Segment]
     ) -> tuple[list[str], bool]:
-        """Return what is to be said of how a transcript fits as a whole, and whether most of it does not.
-
-        Nothing where misfits were left out of the placement: they say it.
-        """
-        if self.options.find_misfits and self.options.judge is None:
-            return [], False
+        """Return what is to be said of how a transcript fits as a whole, and whether most of it does not.."""
         is_unlike = amiss(placed, posteriors, _silent(self.inventory)) > FITS
         notes, is_unheard = [f"{name}: {UNLIKE}"] if is_unlike else [], False
         if self.options.judge is not None:
@@ -253,7 +248,7 @@ class Aligner:
         for phrase in phrases:
             start, end = phrase.start, min(phrase.end, seconds)
             where = f"{name}, {phrase.start:.2f} to {phrase.end:.2f} s"
-            first, last = (max(math.ceil((time - self.clock.half) / self.clock.step), 0) for time in (start, end))
+            first, last = map(self.clock.frame, (start, end))
             try:
                 if end - start <= 0 or phrase.end > seconds + BEYOND:
                     what = f"{where}: a phrase ends after the recording, which has {seconds:.2f} s"
@@ -349,7 +344,7 @@ def _unheard(
         return [], False
     longest = max(runs, key=len)
     where = f"{longest[0].start:.2f} to {longest[-1].end:.2f} s"
-    count = sum(_begins(each.phone) for run in runs for each in run)  # a diphthong is one
+    count = sum(begins(each.phone) for run in runs for each in run)  # a diphthong is one
     note = f"{name}: no phone is heard where {count} of the transcript would be (most: {where})"
     return [note], 2 * sum(map(len, runs)) >= len(phones)
 
@@ -473,7 +468,7 @@ def _variant(unit: Unit, classes: Sequence[int], inventory: Inventory) -> Varian
     readings = list(dict.fromkeys(tuple(inventory.encode(each)) for each in unit.pronunciations))
     if len(readings) < 2:
         return None
-    phones = " ".join(label.partition(_PART)[0] for label in inventory.decode(classes) if _begins(label))
+    phones = " ".join(label.partition(PART)[0] for label in inventory.decode(classes) if begins(label))
     return Variant(phones, readings.index((*classes,)) + 1, len(readings))
 
 
@@ -498,154 +493,3 @@ def _misfits(
         kind = "missing" if not edges else "differs" if texts else "extra"
         misfits.append(Misfit(start, end, kind, " ".join(texts)))
     return misfits
-
-
-# Between a diphthong and the number of its vowel, in the label of that vowel.
-_PART = "\N{START OF HEADING}"
-# Before a phone of the model that is spelt like another label of the transcript: ``y`` in ARPABET is IPA's ``j``.
-_OWN = "\N{NULL}"
-
-
-def _begins(label: str) -> bool:
-    """Return whether a label begins a phone: it is no further vowel of a diphthong."""
-    return label.partition(_PART)[2] in ("", "0")
-
-
-@dataclass(frozen=True)
-class PhoneMapping:
-    """The phones of a model, and which of them other labels are mapped to.
-
-    Attributes
-    ----------
-    phones : Inventory
-        Of the model.
-    labels : mapping of str to str
-        By label, the phone of the model.
-    """
-
-    phones: Inventory
-    labels: Mapping[str, str]
-
-    @property
-    def inventory(self) -> Inventory:
-        """The phones of the model, and after them the labels."""
-        own = (_OWN + phone if phone in self.labels else phone for phone in self.phones.phones)
-        return Inventory(FOUND, (*own, *self.labels)) if self.labels else self.phones
-
-    @property
-    def classes(self) -> NDArray[np.int64]:
-        """By class of `inventory`, the class of the model that it is heard as."""
-        return np.array([*range(len(self.phones.phones) + 1), *self.phones.encode(self.labels.values())], np.int64)
-
-    def rows(self, log_probs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return log posteriors of the classes of `inventory`: those of the model, and each label's as its phone's."""
-        if not self.labels:
-            return log_probs
-        return np.hstack([log_probs, log_probs[:, self.phones.encode(self.labels.values())]])
-
-    def phone(self, label: str) -> str:
-        """Return the phone of the model that a label of `inventory` is heard as."""
-        return self.labels.get(label, label.removeprefix(_OWN))
-
-
-class Hearing:
-    """Matches labels with the phones of a model, and remembers which became which.
-
-    Parameters
-    ----------
-    phones : Inventory
-        Of the model.
-    others : sequence of str
-        Labels of the same notation, by which it is told.
-    """
-
-    def __init__(self, phones: Inventory, others: Sequence[str] = ()) -> None:
-        self.phones, self._others = phones, others
-        self._known: dict[str, str | None] = {}
-        self._parts: dict[str, tuple[str, ...]] = {}
-
-    def knows(self, labels: Iterable[str]) -> bool:
-        """Return whether all labels are heard as some phone, or as several."""
-        labels = tuple(labels)
-        new = [label for label in dict.fromkeys(labels) if label not in self._known]
-        if new:
-            matches = match_phones((*new, *self._others), self.phones.phones)
-            self._known |= {label: matches[label].phone if label in matches else None for label in new}
-            for label in new:
-                if not self._split_tone(label) and (label not in matches or matches[label].how == "nearness"):
-                    self._divide(label)
-        return all(self._known[label] is not None for label in labels)
-
-    def _split_tone(self, label: str) -> bool:
-        """Let a tone be heard after its phone, if the model has this tone as a label of its own and not both as one."""
-        own, parts = self.phones.phones, apply_marks(label, {"tone": "split"})
-        if label in own or len(parts) != 2 or parts[1] not in own or not self.knows(parts):
-            return False
-        self._parts[label] = self.parts(parts)
-        self._known[label] = " ".join(str(self._known[part]) for part in parts)
-        return True
-
-    def _divide(self, label: str) -> None:
-        """Let the vowels of a diphthong be heard one after the other, where the model has phones like them."""
-        parts = divide_phone(label, diphthongs=True, affricates=False)
-        matches = match_phones((*parts, *self._others), self.phones.phones) if len(parts) > 1 else {}
-        if matches and all(part in matches for part in parts):
-            found = {f"{label}{_PART}{k}": matches[part].phone for k, part in enumerate(parts)}
-            self._parts[label] = tuple(found)
-            self._known |= {label: " ".join(found.values()), **found}
-
-    def parts(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """Return labels with each diphthong that is heard as its vowels written as labels of these."""
-        return tuple(part for label in labels for part in self._parts.get(label, (label,)))
-
-    def joined(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
-        """Return phones with the vowels of each diphthong as one, which is right where all of them are."""
-        groups: list[list[Segment]] = []
-        for each in segments:
-            if _begins(each.phone):
-                groups.append([])
-            groups[-1].append(each)
-        return tuple(self._whole(group) if len(group) > 1 else group[0] for group in groups)
-
-    def _whole(self, parts: Sequence[Segment]) -> Segment:
-        """Return the vowels of a diphthong as one phone."""
-        goodness, scores = None, [part.goodness for part in parts if part.goodness]
-        if len(scores) == len(parts):
-            own = [(self._known[part.phone] or "", part.goodness.probability) for part in parts if part.goodness]
-            best = [
-                max((mine, *score.said_instead), key=lambda each: each[1])
-                for mine, score in zip(own, scores, strict=True)
-            ]
-            said = " ".join(text for text, _ in best if text != OMITTED) or OMITTED
-            said_so = ((said, math.prod(probability for _, probability in best)),) if best != own else ()
-            right = math.prod(probability for _, probability in own)
-            goodness = PhoneScore(fmean(score.score for score in scores), right, said_so)
-        label, confidence = parts[0].phone.partition(_PART)[0], math.prod(part.confidence for part in parts)
-        whole = parts[0]._replace(phone=label, confidence=confidence, alternatives=(), goodness=goodness)
-        return whole._replace(end=parts[-1].end, end_interval=parts[-1].end_interval)
-
-    def of(self, labels: Iterable[str]) -> PhoneMapping:
-        """Return how these labels are heard; those that are phones of the model need nothing."""
-        known = {label: self._known.get(label) for label in self.parts(labels)}
-        return PhoneMapping(self.phones, {label: phone for label, phone in known.items() if phone and phone != label})
-
-    def merged(self, labels: Sequence[str], with_own: bool = False) -> dict[str, tuple[str, ...]]:
-        """Return of labels which others of them are heard as the same phone; those that are told apart are left out.
-
-        `with_own`: also that phone, where it is only the nearest.
-        """
-        heard = {label: self._known[label] for label in labels if self.knows([label])}
-        nearest = {label: match for label, match in match_phones(labels, self.phones.phones).items()}
-        found = {}
-        for label, phone in heard.items():
-            others = [other for other, same in heard.items() if same == phone and other != label]
-            is_near = with_own and label in nearest and nearest[label].how == "nearness"
-            if others := [*others, *([str(phone)] if is_near and phone not in others else [])]:
-                found[label] = tuple(others)
-        return found
-
-    def note(self) -> str:
-        """Return which labels were heard as which phones, or ``""``."""
-        known = sorted(pair for pair in self._known.items() if _PART not in pair[0])
-        pairs = [f"{label} as {to}" for label, to in known if to not in (None, label)]
-        return f"labels are kept; the model hears {first_few(pairs, 40)}" if pairs else ""

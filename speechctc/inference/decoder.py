@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from speechctc.audio.annotations import Interval
 from speechctc.audio.dereverberation import AudioBlocks, Dereverberated, When
 from speechctc.audio.tracks import Channel
-from speechctc.config.encoder import find_encoder
 from speechctc.config.load import with_settings
 from speechctc.config.schema import Config
-from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import map_in_threads
 from speechctc.features.activity import ActivityGate
@@ -78,12 +76,17 @@ class Decoder:
         Without one, confidences are the net's posteriors.
     lstm : LanguageModel, optional
         Ranks the hypotheses of the search, with or without the checkpoint's n-gram.
-    net : callable
     prior : Prior, optional
         As for `Forward`.
+    folder : Path, optional
+        Of the checkpoint.
+    about : str
+        The model in words, for reports.
 
     Attributes
     ----------
+    net : callable
+        Makes nets that compute on the device.
     config : Config
         The config that the model was trained with.
     inventory : Inventory
@@ -92,59 +95,41 @@ class Decoder:
         Computes the logits.
     clock : FrameClock
         The times of the logits' frames.
-    folder : Path or None
-        Of the checkpoint, set by the command that found it.
-    about : str
-        The model in words, for reports; set by the command that found it.
     """
 
     checkpoint: Checkpoint
     device: str = "cpu"
     calibration: Calibration = field(default_factory=Calibration)
     lstm: LanguageModel | None = None
-    net: NetMaker = field(default=net_on("cpu"), kw_only=True)
     prior: Prior | None = field(default=None, kw_only=True)
+    folder: Path | None = field(default=None, kw_only=True)
+    about: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         """Load the net."""
         self.config, self.inventory = self.checkpoint.config, self.checkpoint.inventory
+        self.net: NetMaker = net_on(self.device)
         self.forward = Forward(self.checkpoint, self.device, self.net, self.prior)
         self.clock = FrameClock.of(self.config.features, self.config.model)
-        self.folder: Path | None = None
-        self.about = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made from: no net, which has the weights once more."""
-        parts = {each.name for each in fields(self)} - {"net"}
-        return {name: value for name, value in vars(self).items() if name in {*parts, "folder", "about"}}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Be the copy, with a net of its own."""
         self.__dict__.update(state)
-        self.net = net_on(self.device)
         self.__post_init__()
-        self.__dict__.update(state)
 
     @classmethod
-    def of_folder(cls, folder: Path, **parts: Any) -> Self:
-        """Read the model in the folder of a checkpoint (see `find_checkpoint`), without tuned settings.
-
-        `parts` are the constructor's arguments that are not in the folder.
+    def parts(cls, folder: Path) -> dict[str, Any]:
+        """Return those of the constructor's arguments that are in the folder of a checkpoint.
 
         Raises
         ------
         InputError
-            There is no such model, it is damaged or of another version, or the encoder of its features has moved or
-            changed.
+            There is no such model, or it is damaged or of another version.
         """
-        found = files.read_folder(folder, lambda place: cls(**cls._parts(place), **parts))
-        if found.config.features.kind == "encoder":
-            find_encoder(found.config.features.encoder)  # before the first recording
-        return found
-
-    @classmethod
-    def _parts(cls, folder: Path) -> dict[str, Any]:
-        """Return what is in the folder of a checkpoint, which `files.read_folder` holds still."""
         return {"checkpoint": read_checkpoint(folder), "calibration": Calibration.load(folder)}
 
     def with_settings(self, settings: Sequence[str]) -> Self:
@@ -350,7 +335,7 @@ class Decoder:
             if each.end > seconds + BEYOND:
                 what = f"{name}: an interval ends at {each.end:.2f} s, after the recording, which has {seconds:.2f} s"
                 raise InputError(what, "correct its times")
-            first, last = (max(math.ceil((time - self.clock.half) / self.clock.step), 0) for time in each[:2])
+            first, last = map(self.clock.frame, each[:2])
             begin, end = first * self.clock.step, min(each.end, seconds)
             found = self.segments_of(log_probs[first:last], end - begin, alternatives)
             moved = [one.moved(one.start + begin, one.end + begin) for one in found]

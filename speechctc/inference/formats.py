@@ -284,7 +284,7 @@ class Table(Writer):
             yield f"# {_probability_line(name, result.log_probability)}"
         yield from map(self.line, _rows(name, result, layout.aligned, layout.scored))
 
-    def line(self, values: Sequence[str | float], texts: Sequence[str] | None = None) -> str:
+    def line(self, values: Sequence[Any], texts: Sequence[str] | None = None) -> str:
         """Return a line of these values; `texts` are they as they are written, by default with four decimals."""
         texts = texts or [f"{value:.4f}" if isinstance(value, float) else str(value) for value in values]
         if self._has_tabs:
@@ -386,28 +386,8 @@ class Workbook(Writer):
         return out.getvalue()
 
     def _write(self, results: Iterable[Named], out: IO[bytes], aligned: bool, scored: bool) -> None:
-        with self.opened(out) as book:
+        with new_workbook(out) as book:
             self._fill(book, results, aligned, scored)
-
-    @contextmanager
-    def opened(self, out: IO[bytes]) -> Iterator[Any]:
-        """Offer a new workbook, whose rows go to temporary files, and write it to a stream, even after an error."""
-        import zipfile
-
-        import openpyxl
-        from openpyxl.writer.excel import ExcelWriter
-
-        from speechctc.core.files import zip_entry
-
-        book = openpyxl.Workbook(write_only=True)
-        try:
-            yield book
-        finally:
-            archive: Any = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
-            with archive:
-                put = archive.writestr
-                archive.writestr = lambda name, content: put(zip_entry(name), content)
-                ExcelWriter(book, archive).save()
 
     def _fill(self, book: Any, results: Iterable[Named], aligned: bool, scored: bool) -> None:
         """Add the sheets of results."""
@@ -429,6 +409,27 @@ class Workbook(Writer):
             if result.about and result.about not in told:
                 told.add(result.about)
                 about.add(result.about)
+
+
+@contextmanager
+def new_workbook(out: IO[bytes]) -> Iterator[Any]:
+    """Offer a new workbook, whose rows go to temporary files, and write it to a stream, even after an error."""
+    import zipfile
+
+    import openpyxl
+    from openpyxl.writer.excel import ExcelWriter
+
+    from speechctc.core.files import zip_entry
+
+    book = openpyxl.Workbook(write_only=True)
+    try:
+        yield book
+    finally:
+        archive: Any = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False)
+        with archive:
+            put = archive.writestr
+            archive.writestr = lambda name, content: put(zip_entry(name), content)
+            ExcelWriter(book, archive).save()
 
 
 class Sheet:
@@ -488,7 +489,7 @@ class Annotation(Writer):
 
 
 def _eaf(name: RecordingName, result: Recognition, place: Path | None) -> str:
-    from speechctc.audio.eaf import eaf_text
+    from speechctc.audio.eaf_writer import eaf_text
 
     audio = Path(name.file)
     return eaf_text(result.tiers(), audio if audio.is_file() else None, place)

@@ -1,4 +1,4 @@
-"""Read models to recognise with: a decoder for a device, and the language models that ``--lm`` names."""
+"""What a recogniser is made with: nets for a device, and the language models that ``--lm`` names."""
 
 from __future__ import annotations
 
@@ -8,30 +8,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from speechctc.core.bundled import bundled_folder
-from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import Decoder
-from speechctc.inference.streaming import net_on
 from speechctc.lm.arpa import read_arpa
 from speechctc.lm.model import LanguageModel, NgramModel, PhoneLM, find_lstm
-from speechctc.lm.search import lm_settings
 from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, load_checkpoint
 from speechctc.phones.inventory import Inventory
 
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
-
-
-def load_decoder(folder: Path, device: str = "auto") -> Decoder:
-    """Read the model in the folder of a checkpoint, to decode on a device.
-
-    Raises
-    ------
-    InputError
-        As `Decoder.of_folder`; or there is no such device.
-    """
-    chosen = recognition_device(device)
-    return Decoder.of_folder(folder, device=chosen, net=net_on(chosen))
 
 
 def load_lm(path: Path, inventory: Inventory | None = None, device: str = "cpu") -> LanguageModel:
@@ -100,40 +85,6 @@ def _own_ngram(folder: Path, inventory: Inventory | None) -> NgramModel:
     assert found.lm is not None and found.lm.ngram is not None
     ngram = replace(found.lm.ngram, less=None)  # that is for the model's own search
     return NgramModel(PhoneLM.of(ngram), found.inventory, "the model's n-gram")
-
-
-def with_language_models(
-    recogniser: AnyDecoder,
-    folder: Path,
-    lms: Sequence[Path],
-    weight: float | None,
-    beam: int | None,
-    reporter: Reporter,
-) -> AnyDecoder:
-    """Return a recogniser with the language models and settings of a command line.
-
-    Parameters
-    ----------
-    recogniser : Decoder
-    folder : Path
-        The folder of its checkpoint, in which tuned settings are looked for.
-    lms : sequence of Path
-        See `with_lms`.
-    weight : float, optional
-        Weight of the language models, instead of the tuned one or the config's ``decode.lm_weight``.
-    beam : int, optional
-        Hypotheses to keep, instead of the config's; turns on the prefix search even without a language model.
-    reporter : Reporter
-        Receives the tuned settings that are used, and the phones that an n-gram has no probability for.
-
-    Raises
-    ------
-    InputError
-        A language model cannot be read or has other phones, or a number is out of range.
-    """
-    recogniser = with_lms(recogniser, lms, reporter)
-    settings = lm_settings(folder, recogniser.checkpoint.lm, recogniser.lstm, weight, reporter.note)
-    return recogniser.with_settings(settings + ([] if beam is None else [f"decode.beam={beam}", "decode.search=beam"]))
 
 
 def with_lms(recogniser: AnyDecoder, lms: Sequence[Path], reporter: Reporter) -> AnyDecoder:

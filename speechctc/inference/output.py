@@ -22,9 +22,10 @@ from speechctc.audio.recordings import Recording, Siblings, ids, names_of
 from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.tracks import Channel, number_of
 from speechctc.core import written
-from speechctc.core.dispatch import WAIT_SECONDS, ClusterRun
+from speechctc.core.dispatch import ClusterRun
 from speechctc.core.errors import InputError, as_utf8, counted_alike, plural, printable
 from speechctc.core.files import is_special
+from speechctc.core.parallel import WAIT_SECONDS
 from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.formats import WRITERS, Kept, Layout, RecordingName, Writer

@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 
 from speechctc.audio.tracks import Channel
-from speechctc.core.devices import recognition_device
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, shapes
-from speechctc.inference.alignment import Aligner, AlignOptions, PhoneMapping
+from speechctc.inference.alignment import Aligner, AlignOptions
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.decoder import Decoder, Opening
 from speechctc.inference.goodness import Goodness
+from speechctc.inference.hearing import PhoneMapping
 from speechctc.inference.placement import Posteriors
 from speechctc.inference.refinement import Refiner
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Calibration
-from speechctc.inference.streaming import Forward, held, net_on
+from speechctc.inference.streaming import Forward, held
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
-from speechctc.lm.search import lm_settings
-from speechctc.model.checkpoint import Checkpoint, find_checkpoint
+from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import weight_shapes
 from speechctc.model.numpy_net import log_softmax
 
@@ -62,58 +61,14 @@ class Recogniser(Decoder):
     judge: Path | None = None
 
     def __post_init__(self) -> None:
-        """Load the net, for the device."""
-        self.net = net_on(self.device)
+        """Load the net."""
         super().__post_init__()
         self.goodness = self.goodness or Goodness.untaught(self.inventory.phones)
 
     @classmethod
-    def load(
-        cls,
-        model: str | Path | None = None,
-        device: str = "auto",
-        lm_weight: float | None = None,
-        min_modulation_db: float | None = None,
-    ) -> Self:
-        """Load a checkpoint or a run's best; by default that of the latest run, or else the bundled English.
-
-        Parameters
-        ----------
-        model : str or Path, optional
-        device : str
-            As for `recognition_device`.
-        lm_weight : float, optional
-            Weight of the n-gram of phones; 0: decode without it. By default that which ``lm tune`` saved for the
-            model, or else ``decode.lm_weight``.
-        min_modulation_db : float, optional
-            Threshold of the activity detector, instead of ``decode.min_modulation_db``; 0: find phones anywhere.
-
-        Raises
-        ------
-        InputError
-            There is no such model or device, the model is damaged or of another version, a setting is out of range,
-            or a weight is given and the model has no n-gram.
-        """
-        folder = find_checkpoint(None if model is None else Path(model), or_bundled=True)
-        recogniser = cls.read(folder, device)
-        settings = [] if min_modulation_db is None else [f"decode.min_modulation_db={min_modulation_db}"]
-        return recogniser.with_settings(settings + lm_settings(folder, recogniser.checkpoint.lm, None, lm_weight))
-
-    @classmethod
-    def read(cls, folder: Path, device: str = "auto") -> Self:
-        """Read the model in the folder of a checkpoint (see `find_checkpoint`), without tuned settings.
-
-        Raises
-        ------
-        InputError
-            As `load`; or the encoder of its features has moved or changed.
-        """
-        return cls.of_folder(folder, device=recognition_device(device))
-
-    @classmethod
-    def _parts(cls, folder: Path) -> dict[str, Any]:
-        """As those of `Decoder`; with what aligns and scores, too."""
-        parts = super()._parts(folder)
+    def parts(cls, folder: Path) -> dict[str, Any]:
+        """As of `Decoder`; with what aligns and scores, too."""
+        parts = super().parts(folder)
         goodness, judge = Goodness.load(folder, parts["checkpoint"].inventory.phones), folder / JUDGE_FILE
         own = {"boundaries": BoundaryModel.load(folder), "judge": judge if judge.exists() else None}
         return {**parts, **own, "goodness": goodness}

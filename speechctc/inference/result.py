@@ -15,7 +15,7 @@ from speechctc.core import files
 from speechctc.core.errors import InputError, optional, plural
 from speechctc.inference.segmenter import Segment, lasting
 from speechctc.phones.inventory import SILENCES
-from speechctc.phones.label_rules import is_tone
+from speechctc.phones.marks import is_tone
 
 WORDS_SHOWN = 6  # missing words to name
 

@@ -332,6 +332,10 @@ class FrameClock:
         """Return the time of a frame; a fraction is between two frames."""
         return position * self.step + self.half
 
+    def frame(self, seconds: float) -> int:
+        """Return the first frame whose time is not before a time; 0 where all are after it."""
+        return max(math.ceil((seconds - self.half) / self.step), 0)
+
 
 @dataclass
 class _Spike:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError
 from speechctc.ctc.graph import MAX_SOURCES, NODE, StateGraph
 from speechctc.phones.inventory import BLANK, Inventory, frames_needed
-from speechctc.phones.nonspeech import ANY
+from speechctc.phones.nonspeech_labels import ANY
 from speechctc.phones.notations import are_other_ipa
 
 SYNTAX = "()|"

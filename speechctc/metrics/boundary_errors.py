@@ -14,7 +14,8 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PHN_RATE, Interval, choose_tiers, intervals_of, read_phn, read_tiers
-from speechctc.audio.recordings import Siblings, files_below
+from speechctc.audio.folders import files_below
+from speechctc.audio.recordings import Siblings
 from speechctc.core.errors import InputError, columns, counted_alike, first_few, plural
 from speechctc.phones.articulation import describe, is_arpabet, spelling
 from speechctc.phones.inventory import SILENCES

@@ -35,7 +35,8 @@ from rapidfuzz.distance import Levenshtein
 from speechctc.core.errors import first_few, plural, with_extra
 from speechctc.phones.articulation import ipa, is_arpabet, sounds_of
 from speechctc.phones.inventory import SILENCES, TIMIT39, TIMIT48, TIMIT61, Inventory
-from speechctc.phones.label_rules import Folding, is_tone, parse_folding
+from speechctc.phones.label_rules import Folding, parse_folding
+from speechctc.phones.marks import is_tone
 
 MIN_PHONES = 500  # a score on fewer phones or speakers is not reliable
 MIN_SPEAKERS = 3

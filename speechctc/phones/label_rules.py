@@ -19,7 +19,6 @@ from speechctc.core.errors import InputError, first_few
 from speechctc.phones.articulation import SOUNDS, is_arpabet, is_one_phone, plain, sounds_of
 from speechctc.phones.inventory import (
     CMU39,
-    LETTER_TONES,
     SILENCES,
     TIES,
     TIMIT48,
@@ -30,27 +29,18 @@ from speechctc.phones.inventory import (
     nfc,
     tones_joined,
 )
+from speechctc.phones.marks import CEDILLA, KINDS, STRESS, Kind, kind_of
 from speechctc.phones.notations import from_xsampa
 
 Segment = Literal["labels", "spaces", "ipa"]
-Kind = Literal["tone", "stress", "length", "diacritics"]
-KINDS: tuple[Kind, ...] = ("tone", "stress", "length", "diacritics")
 
 OF_TONES = "corpus.tone=strip leaves tones out, corpus.tone=split makes them labels of their own"
 
-_TONE = LETTER_TONES + "\u0300\u0301\u0302\u0304\u030b\u030c\u030f\u1dc4\u1dc5\u1dc6\u1dc7\u1dc8\u1dc9"
-_STRESS = "ˈˌ"
-_LENGTH = "ːˑ:\u0306"
 _BETWEEN = ".‿|‖"  # syllables, linking, groups: between symbols, and not phones
 _WITH_DIACRITIC = str.maketrans({"ɫ": "l\u0334", "ɚ": "ə˞", "ɝ": "ɜ˞"})  # letters that Unicode does not decompose
-_CEDILLA = "\u0327"  # ç is a letter
-_KIND_OF: dict[str, Kind | None] = {
-    **dict.fromkeys(_TONE, "tone"), **dict.fromkeys(_STRESS, "stress"), **dict.fromkeys(_LENGTH, "length"),
-    **dict.fromkeys(TIES + _CEDILLA),
-}  # fmt: skip
 _VOWELS = frozenset(symbol for symbol, sound in SOUNDS.items() if sound.vowel) | frozenset("ɚɝᵻᵿ")
 _ALSO_SPELLING = frozenset("æçðøħŋœəɛɔɓɗǀǁǂǃβθχ")  # signs of IPA that words of some languages are spelled with
-_ONLY_IPA = {sign for sign in SOUNDS if not sign.isascii()} - _ALSO_SPELLING | set(_STRESS + "ː˥˦˧˨˩ʰʷʲˠˤ")
+_ONLY_IPA = {sign for sign in SOUNDS if not sign.isascii()} - _ALSO_SPELLING | set(STRESS + "ː˥˦˧˨˩ʰʷʲˠˤ")
 _ARPABET = re.compile(r"(aa|ae|ah|ao|aw|ax|ay|eh|er|ey|ih|iy|ow|oy|uh|uw)([012])", re.IGNORECASE)
 
 
@@ -144,19 +134,6 @@ class LabelRules:
         return sorted(set(self._map) - set(self._replaced))
 
 
-def kind_of(sign: str) -> Kind | None:
-    """Return the class of a character of a label in NFD; None for letters, tie bars and all else."""
-    if sign in _KIND_OF:
-        return _KIND_OF[sign]
-    return "diacritics" if unicodedata.category(sign) in ("Mn", "Lm", "Sk") else None
-
-
-def is_tone(label: str) -> bool:
-    """Return whether a label is a tone by itself, as ``corpus.tone=split`` makes it."""
-    signs = unicodedata.normalize("NFD", label).replace("◌", "")
-    return signs != "" and all(kind_of(sign) == "tone" for sign in signs)
-
-
 def apply_marks(label: str, choices: Mapping[Kind, str]) -> tuple[str, ...]:
     """Return a label whose marks are kept, stripped or split off, as is chosen for each class of them.
 
@@ -239,10 +216,10 @@ def segment_ipa(text: str) -> Iterator[str]:
             if symbol:
                 yield nfc(symbol)
             symbol, tied, begun = "", False, False
-        elif sign in _STRESS or (not _belongs(sign) and begun and not tied):
+        elif sign in STRESS or (not _belongs(sign) and begun and not tied):
             if symbol:
                 yield nfc(symbol)
-            symbol, begun = sign, sign not in _STRESS
+            symbol, begun = sign, sign not in STRESS
         else:
             begun = begun or not _belongs(sign)
             symbol += sign
@@ -253,12 +230,12 @@ def segment_ipa(text: str) -> Iterator[str]:
 
 def _belongs(sign: str) -> bool:
     """Return whether a sign belongs to the letter before it."""
-    return sign in TIES + _CEDILLA + "'’" or kind_of(sign) is not None or sign.isdecimal()
+    return sign in TIES + CEDILLA + "'’" or kind_of(sign) is not None or sign.isdecimal()
 
 
 def symbols_of_word(word: str) -> tuple[str, ...]:
     """Return the symbols of a word in IPA, without stress; none where one is not on the chart."""
-    symbols = tuple(filter(None, (symbol.strip(_STRESS) for symbol in segment_ipa(word.strip("/")))))
+    symbols = tuple(filter(None, (symbol.strip(STRESS) for symbol in segment_ipa(word.strip("/")))))
     return symbols if all(map(sounds_of, symbols)) else ()
 
 
@@ -289,7 +266,7 @@ def are_strings(counts: Mapping[str, int]) -> bool:
 
 
 def _symbols(label: str) -> list[str]:
-    return [symbol for symbol in segment_ipa(label) if symbol.strip(_STRESS)]
+    return [symbol for symbol in segment_ipa(label) if symbol.strip(STRESS)]
 
 
 @cache

@@ -9,36 +9,26 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import Literal
 
 from speechctc.core.errors import counted
-from speechctc.phones.inventory import SILENCES, TABLES, nfc
+from speechctc.phones.inventory import TABLES, nfc
 from speechctc.phones.label_rules import is_surely_ipa
-
-Kind = Literal["pause", "noise", "mark"]
-ANY = "*"
-"""Stands in a transcript for any stretch of sound, or none."""
+from speechctc.phones.nonspeech_labels import (
+    ANY,
+    CODES,
+    EVENTS,
+    PAUSE,
+    PAUSES_IN_BRACKETS,
+    Kind,
+    is_event,
+    kind_of_phone,
+)
 
 LEFT_OUT = ("no phones: ", "no words: ")
 """What a note on labels that were taken out begins with."""
 
-SPOKEN_NOISE = "spn"  # of MFA and Kaldi: sound of a voice that is no word
-PAUSES = SILENCES - {SPOKEN_NOISE} | {"", *TABLES["pause_labels"].split()}
-UNCLEAR = frozenset(TABLES["noise_labels"].split())
-CODES = frozenset(TABLES["noise_codes"].split())
-_PAUSES_IN_BRACKETS = frozenset(TABLES["pauses"].split())
-_EVENTS, _WITH_EVENTS = frozenset(TABLES["events"].split()), frozenset(TABLES["with_events"].split())
 _SAID_WITH = re.compile(rf"(?:{'|'.join(TABLES['said_with'].split())})[-_](\w[\w'-]*)", re.IGNORECASE)
 
-_LENGTH = r"(?:\d{1,2}|\d*[.,]\d+)\s*(?:s|sec|secs|seconds|ms)?|[.·…–—-]+"  # of a pause: 0.5, or dots
-_PAUSE = re.compile(  # SIL_S: with its place in the word, as Kaldi writes it
-    rf"\(\s*(?:{_LENGTH})\s*\)|[!<]?SIL(?:_[A-Z]+)?>?|sil_[A-Z]+|sil[0-2]|[=#~+_]+"
-)
-_NOISE = re.compile(
-    r"\*+|%[^\W\d]+|(?:SPN|spn)_[A-Z]|x{4,}|\(\([^()|]*\)\)|\(\?+\)|[<\[{][A-Z][A-Z_]+[>\]}]"
-    r"|[<\[({]\W*(?i:[a-z]{3}[a-z0-9 _.:'-]*)[>\])}]"
-)
 _SIGNS = re.compile(r"([()|])")
 
 # Bare words that are none in any text, and those that are only as they are spelt here.
@@ -50,7 +40,7 @@ _BARE_MARK = re.compile(r"[=^°↑↓/\\♪♫]+|>{1,3}|\+\W+")  # CHAT's +...
 _MAY_BE_NONE = frozenset(("pause", "silence", "noise", "unk", "laughter", "laughs", "unclear", "inaudible"))
 
 _PAIR = re.compile(r"<(?P<name>[^\W\d]\w*)(?:\s[^<>]*)?>(?P<inside>.*?)</(?P=name)\s*>", re.DOTALL)
-_KNOWN = "|".join(sorted(re.escape(name) for name in _EVENTS | _PAUSES_IN_BRACKETS | {"unk", "spn"}))
+_KNOWN = "|".join(sorted(re.escape(name) for name in EVENTS | PAUSES_IN_BRACKETS | {"unk", "spn"}))
 _LETTER = "[0-9A-Za-z\u00c0-\u02af\u0370-\u052f]"  # of a script with spaces: w[hile] and a(n) are words
 _SPAN = re.compile(
     rf"[\[{{<](?:{_KNOWN})[\]}}>]|(?<!{_LETTER})(?:\(\([^()|]*\)\)|\([^()|]*\)|\[[^\[\]|]*\]|\{{[^{{}}|]*\}}|<[^<>|]*>"
@@ -70,30 +60,6 @@ _LINE = re.compile(
 )
 _ROLE = re.compile(rf"(?:{'|'.join(TABLES['roles'].split())})(?:[ _.-]?(?:\d{{1,3}}|[a-z]))?", re.IGNORECASE)
 _INITIALS = re.compile(r"\*[A-Z0-9_]{1,12}|[A-Z]{1,4}\d{0,3}|[A-Z]{2,12}[ _-]?\d{1,3}")
-
-
-@lru_cache(maxsize=4096)
-def kind_of_phone(label: str) -> Kind | None:
-    """Return what a label among phones is, in small letters or capitals; None: it may be a phone."""
-    name = label.strip().lower().replace("ː", ":")
-    inside = name.strip("<>[](){}").strip()
-    in_brackets = inside != name
-    if name in PAUSES or label in PAUSES or _PAUSE.fullmatch(label):
-        return "pause"
-    if in_brackets and inside in _PAUSES_IN_BRACKETS and (len(inside) > 1 or name == "<p>"):
-        return "pause"
-    is_noise = name in UNCLEAR or (in_brackets and _is_event(inside)) or _NOISE.fullmatch(label)
-    return "noise" if is_noise else None
-
-
-def is_pause(label: str) -> bool:
-    """Return whether a label among phones means a pause."""
-    return kind_of_phone(label) == "pause"
-
-
-def is_unclear(label: str) -> bool:
-    """Return whether a label among phones means noise or unclear speech."""
-    return kind_of_phone(label) == "noise"
 
 
 class NonSpeech:
@@ -282,7 +248,7 @@ def _kind_of_bare(token: str, alone: bool) -> Kind | None:
     name = token.rstrip(".,;:!") or token
     if _BARE_MARK.fullmatch(token) or (_TIME.fullmatch(name) and name[0] == "#"):
         return "mark"
-    if _BARE_PAUSE.fullmatch(name) or _PAUSE.fullmatch(name) or (alone and name == "SP"):
+    if _BARE_PAUSE.fullmatch(name) or PAUSE.fullmatch(name) or (alone and name == "SP"):
         return "pause"
     if _BARE_NOISE.fullmatch(name) or (alone and name == "?"):
         return "noise"
@@ -293,15 +259,15 @@ def _kind_of_span(span: str) -> tuple[Kind | None, str]:
     """Return what stands in brackets, or None and its words; IPA stays in its brackets."""
     inside = span.strip("()[]{}<>#*").strip()
     name = " ".join(inside.lower().split()).strip("!/;,")
-    if _PAUSE.fullmatch(f"({inside})") and (span[0] == "(" or inside.strip(".…")):  # [...] is left out by an author
+    if PAUSE.fullmatch(f"({inside})") and (span[0] == "(" or inside.strip(".…")):  # [...] is left out by an author
         return "pause", ""
-    if (name.replace(" ", "-") in _PAUSES_IN_BRACKETS and span != "(p)") or _LONG_PAUSE.fullmatch(name):
+    if (name.replace(" ", "-") in PAUSES_IN_BRACKETS and span != "(p)") or _LONG_PAUSE.fullmatch(name):
         return "pause", ""
     if span[0] == "#" or _TIME.fullmatch(inside) or name == "sic":
         return "mark", ""
-    if (said := _SAID_WITH.fullmatch(inside)) and span[0] in "[<{" and not _is_event(said[1].lower()):
+    if (said := _SAID_WITH.fullmatch(inside)) and span[0] in "[<{" and not is_event(said[1].lower()):
         return None, said[1]
-    if _is_event(name) or re.fullmatch(r"x{2,3}|yyy|www|\?+|h+|hx", name) or span[:2] == "((" or span[0] == "*":
+    if is_event(name) or re.fullmatch(r"x{2,3}|yyy|www|\?+|h+|hx", name) or span[:2] == "((" or span[0] == "*":
         return "noise", ""
     if span[0] == "(":
         return None, inside
@@ -310,10 +276,3 @@ def _kind_of_span(span: str) -> tuple[Kind | None, str]:
     if span[0] == "<" and len(inside.split()) > 1 and "=" not in inside:
         return ("mark", "") if name.startswith("v ") else (None, _BOTH_SIDES.sub(r"\2", inside))  # VTT's <v Anna>
     return (None, span) if is_surely_ipa(inside) else ("noise", "")
-
-
-def _is_event(name: str) -> bool:
-    """Return whether a text in small letters names a noise, such as ``laughs`` or ``loud background noise``."""
-    words = re.split(r"[\s_,/-]+", name.strip("-_=!?. "))
-    told = [word for word in words if word not in _WITH_EVENTS and not re.fullmatch(r"[\d:.]+", word)]
-    return "-".join(words) in _EVENTS or (bool(told) and all(word in _EVENTS for word in told))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import unicodedata
 from collections import defaultdict
@@ -20,8 +19,6 @@ Notation = Literal["ipa", "xsampa", "arpabet"]
 CHOICES = ("own", "ipa", "xsampa", "arpabet")
 MIXED = 3  # labels that also stand in IPA, from which a corpus has two notations
 TABLE = Path(__file__).with_name("xsampa.tsv")
-PRAAT = Path(__file__).with_name("praat.tsv")
-_SYMBOL = re.compile(r"\\(.{0,2})")  # of Praat: a backslash and two signs
 _SURE = frozenset("@{}\\`")
 _CAPITALS = frozenset("ABCDEGHIJKLMNOPQRSTUVXYZ")
 _REMARK = re.compile(r"[<\[({*].*[>\])}*]")  # <p:>, [noise]
@@ -144,37 +141,6 @@ def _has_tone_digits(labels: Iterable[str]) -> bool:
 def _is_short(sound: str) -> bool:
     """Return whether a text in IPA has at most three sounds, as a phone has."""
     return 0 < sum(letter in SOUNDS for letter in plain(sound)) <= 3
-
-
-def from_praat(labels: Sequence[str]) -> Sequence[str]:
-    r"""Return labels with Praat's backslash symbols as Unicode, as Praat shows them: ``\sh`` as ``ʃ``.
-
-    Where a backslash begins none of them, as in X-SAMPA, all labels stay as they are. The first time, this is logged.
-    """
-    found = [part for label in labels if "\\" in label for part in _SYMBOL.findall(label)]
-    table = _praat() if found else {}
-    if not found or not table.keys() >= set(found):
-        return labels
-    tell_of_praat()
-    return [_SYMBOL.sub(lambda match: table[match[1]], label) if "\\" in label else label for label in labels]
-
-
-@cache
-def tell_of_praat() -> None:
-    """Log once that labels were read as Praat shows them."""
-    logging.getLogger(__name__).warning(
-        "labels with Praat's backslash symbols are read as Praat shows them (\\sh as ʃ)"
-    )
-
-
-@cache
-def _praat() -> dict[str, str]:
-    """Return the two signs of each of Praat's symbols, and what it shows for them."""
-    lines = (line.split("\t") for line in PRAAT.read_text(encoding="utf-8").splitlines()[1:])
-    return {
-        signs[1:]: "".join(chr(int(part[2:], 16)) for part in shown.split()) if shown.startswith("U+") else shown
-        for signs, shown in lines
-    }
 
 
 def mixed_notations(labels: Iterable[str]) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_extra
 from speechctc.core.files import MOST_RESULTS, read_json
 from speechctc.corpora.transcripts import Task
-from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet
+from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet, new_workbook
 from speechctc.inference.goodness import LOW
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.result import Misfit, misfits_text
@@ -274,6 +274,7 @@ def _said(result: dict[str, Any]) -> Iterator[Said]:
     words = [each for each in result.get("words", ()) if each["number"] >= 0]
     text = " ".join(each["word"] for each in words) or " ".join(each["phone"] for each in result["segments"])
     counts = Counter[tuple[int, str]]()
+    sound = chosen(result.get("track"), result.get("channel"))
     for segment in (each for each in result["segments"] if "score" in each):
         middle, phone = (segment["start"] + segment["end"]) / 2, segment["phone"]
         found = next((each for each in reversed(words) if each["start"] <= middle <= each["end"]), segment)
@@ -281,7 +282,6 @@ def _said(result: dict[str, Any]) -> Iterator[Said]:
         best: Any = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
         instead = best["phones"] if best["probability"] > segment["probability"] else ""
         counts[number, phone] += 1
-        sound = chosen(result.get("track"), result.get("channel"))
         yield Said(
             result["speaker"], result["file"], sound, phone, segment["score"],
             NOTHING if instead == OMITTED else instead, word, found["start"], found["end"],
@@ -643,23 +643,21 @@ def _write_sheets(
     said = f"wrote {len(speakers)} page{'s' * (len(speakers) > 1)}, {INDEX}.html and {SHEET}.csv"
     if find_spec("openpyxl") is None:
         return f"{said} into {folder}; for a workbook of Excel, {with_extra('xlsx')}"
-    import openpyxl
-
-    book, out = openpyxl.Workbook(write_only=True), io.BytesIO()
-    matrix = Sheet(book, "speaker by sound", ("speaker", "all", *phones))
-    people = Sheet(book, "speakers", PEOPLE)
-    for each in speakers:
-        means = {sound.phone: sound.score for sound in each.sounds}
-        matrix.add(each.name, each.whole.score, *(means.get(phone, "") for phone in phones))
-        interval = each.whole.interval or ("", "")
-        people.add(each.name, each.whole.score, *interval, each.recordings, len(each.whole.said), each.rate or "")
-    long = Sheet(book, "sounds", columns)
-    for row in rows:
-        long.add(*row)
-    told = Sheet(book, "about", ("about",))
-    for line in about:
-        told.add(line)
-    book.save(out)
+    out = io.BytesIO()
+    with new_workbook(out) as book:
+        matrix = Sheet(book, "speaker by sound", ("speaker", "all", *phones))
+        people = Sheet(book, "speakers", PEOPLE)
+        for each in speakers:
+            means = {sound.phone: sound.score for sound in each.sounds}
+            matrix.add(each.name, each.whole.score, *(means.get(phone, "") for phone in phones))
+            interval = each.whole.interval or ("", "")
+            people.add(each.name, each.whole.score, *interval, each.recordings, len(each.whole.said), each.rate or "")
+        long = Sheet(book, "sounds", columns)
+        for row in rows:
+            long.add(*row)
+        told = Sheet(book, "about", ("about",))
+        for line in about:
+            told.add(line)
     written.write_bytes(folder / f"{SHEET}.xlsx", out.getvalue(), overwrite)
     return f"{said} and .xlsx into {folder}"
 

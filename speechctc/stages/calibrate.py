@@ -26,6 +26,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Calibration, PhoneScore, cross_validated, expected_calibration_error, fit
 from speechctc.inference.transcript import phone_units
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.split_scoring import aligned_starts, score_split, sound_of
 from speechctc.stages.used_model import own_folder, write_learned
 
@@ -59,7 +60,7 @@ def calibrate(
     folder = find_checkpoint(model)
     own = own_folder(folder)
     weights = _stamp(folder)
-    recogniser = Recogniser.load(folder, device).uncalibrated()
+    recogniser = open_model(folder, Recogniser, ModelChoice(device)).uncalibrated()
     scored = score_split(recogniser, split, overrides, reporter, "calibrating on")
     reporter.note(f"PER on {split}: {scored.counts.to_text()} ({scored.reliability.to_text()})")
     if scored.reliability.caution:

@@ -45,6 +45,7 @@ from speechctc.pages.page import HERE, bundled_script, render_page, render_text,
 from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.pronouncer import Pronouncer
 from speechctc.stages.align import about_scores
+from speechctc.stages.open_model import ModelChoice, open_model
 
 KEPT = ("epoch", "dev_per", "dev_repeated", "fold", FREQUENCIES)
 CARD = "README.md"
@@ -311,7 +312,7 @@ def export_web(
     with tempfile.TemporaryDirectory(prefix="speechctc-") as folder:
         given = Path(folder) / "model"
         export(model, given, lm=lm, reporter=reporter, scores=scores)
-        recogniser = Recogniser.load(given, "cpu")
+        recogniser = open_model(given, Recogniser, ModelChoice("cpu"))
         words = packed_words(dictionary, recogniser.inventory, reporter or Reporter(quiet=True)) if dictionary else b""
         text = page_text(recogniser, given, _name(model), words)
     place.parent.mkdir(parents=True, exist_ok=True)

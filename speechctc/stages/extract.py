@@ -36,6 +36,7 @@ from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, Corpus, Utterance
+from speechctc.corpora.findings import check_counts, listed
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import without_drafts
 from speechctc.features.extractor import VALUES, extractor
@@ -55,7 +56,6 @@ from speechctc.features.splits import (
 from speechctc.features.store import Digests, Old, Store, entry_key, settings_of, sound_of
 from speechctc.phones.inventory import Inventory
 from speechctc.phones.pronouncer import word_key
-from speechctc.stages.doctor import check_counts, listed
 from speechctc.stages.kept_dev import compare_dev, keep_dev, last_run
 
 LISTED = 40  # phones printed with their counts; all are in the file
@@ -146,7 +146,7 @@ def extract(config: Config, reporter: Reporter, prune: bool = False) -> list[Spl
     kept, elapsed = sum(len(each.frames) for each in splits.values()) - work.done, time.monotonic() - began
     speed = f"{work.seconds / elapsed:,.0f} times real time" if work.seconds else "nothing to do"
     reporter.note(f"{plural(work.done, 'utterance')} extracted, {kept} there already; {elapsed:.1f} s, {speed}")
-    return [_summarise(split, splits[split], corpus, work) for split in splits]
+    return [_summarise(split, splits[split], work) for split in splits]
 
 
 def _section(config: Config) -> dict[str, Any]:
@@ -303,7 +303,7 @@ class NewShard:
     settings: dict[str, Any]
     config: Config
     places: dict[str, Place]
-    entries: list[Entry] = field(default_factory=list)
+    entries: dict[str, Entry] = field(default_factory=dict)
     size: int = 0
 
     def add(self, entry: Entry) -> None:
@@ -312,16 +312,16 @@ class NewShard:
         size = width * entry.static.numel() + 2 * entry.moments.total.nbytes
         if self.size + size > self.config.data.shard_mib * 2**20:
             self.write()
-        self.entries.append(entry)
+        self.entries[entry.key] = entry
         self.size += size
 
     def __contains__(self, key: str) -> bool:
         """Return whether an entry with this key waits to be written."""
-        return any(entry.key == key for entry in self.entries)
+        return key in self.entries
 
     def write(self) -> None:
         """Write what there is."""
-        entries, self.entries, self.size = self.entries, [], 0
+        entries, self.entries, self.size = [*self.entries.values()], {}, 0
         if entries:
             self.places |= self.store.add(entries, self.settings)
             self.store.save_same()
@@ -334,7 +334,7 @@ def _refuse_too_large(job: Job, static: NDArray[np.float32], config: Config) -> 
         raise InputError(what, "set data.dtype=float32, or give smaller values, as their logarithm")
 
 
-def _summarise(split: str, features: SplitFeatures, corpus: Corpus, work: Extraction) -> SplitSummary:
+def _summarise(split: str, features: SplitFeatures, work: Extraction) -> SplitSummary:
     return SplitSummary(
         split=split,
         utterances=len(features.frames),

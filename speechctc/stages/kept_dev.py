@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from speechctc.config.load import read_yaml
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError, first_few, plural
+from speechctc.core.files import short
 from speechctc.corpora.corpus import Corpus
 from speechctc.model.checkpoint import latest_run
 from speechctc.training.growth import UTTERANCES, LastRun, changes, noted_run, read_marks
@@ -42,7 +43,7 @@ def keep_dev(corpus: Corpus, last: LastRun, share: float) -> Corpus:
     known = frozenset(last.dev) & there
     if not corpus.dev_from_train or not known or known == there or share != last.dev_share:
         return corpus
-    what = f"the {plural(len(known), 'utterance')} of dev in {_short(last.run)}"
+    what = f"the {plural(len(known), 'utterance')} of dev in {short(Path(last.run))}"
     kept = corpus.with_dev(known, f"dev: {what} again; another corpus.dev_share chooses anew")
     return replace(kept, warnings=(*kept.warnings, *_known_voices(corpus, kept)))
 
@@ -64,10 +65,5 @@ def compare_dev(dev: Mapping[str, str], last: LastRun) -> list[str]:
     """Return a warning that names the last run if its dev, of which some is dev still, was another."""
     if not (told := changes(last.dev, dev, features=False)) or dev.keys().isdisjoint(last.dev):
         return []
-    return [f"dev is not that of {_short(last.run)}: {told}; dev PERs of that run and of new ones are not comparable"]
-
-
-def _short(run: str) -> str:
-    """Return a run's folder, from the working directory if it lies in it."""
-    here = os.getcwd() + os.sep
-    return run.removeprefix(here)
+    run = short(Path(last.run))
+    return [f"dev is not that of {run}: {told}; dev PERs of that run and of new ones are not comparable"]

@@ -98,7 +98,7 @@ def read_maximum_formants(given: Sequence[str], sexes: Mapping[str, str]) -> Max
         A value is none of these, is below 1000 Hz, or contradicts another.
     """
     found = MaximumFormants(sexes={nfc(name): sex for name, sex in sexes.items() if sex})
-    others: list[float] = []
+    others, known = list[float](), {nfc(name) for name in sexes}
     for value in (each.strip() for text in given for each in ([text] if _is_place(text) else text.split(","))):
         name, sign, hertz = value.rpartition("=")
         if _is_place(value):
@@ -107,7 +107,7 @@ def read_maximum_formants(given: Sequence[str], sexes: Mapping[str, str]) -> Max
             found.of_sex = OF_SEX | found.of_sex
         elif not sign:
             others.append(_hertz(value, value))
-        elif name.strip().lower() in OF_SEX and nfc(name.strip()) not in sexes:
+        elif name.strip().lower() in OF_SEX and nfc(name.strip()) not in known:
             found.of_sex[name.strip().lower()] = _hertz(hertz, value)
         else:
             _set(found, name.strip(), _hertz(hertz, value))

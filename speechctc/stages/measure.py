@@ -22,7 +22,8 @@ from speechctc.core.files import sha256
 from speechctc.core.parallel import attempt, check_time, taken, timed
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
-from speechctc.corpora.transcripts import TranscriptOptions, in_table
+from speechctc.corpora.tasks import in_table
+from speechctc.corpora.transcripts import TranscriptOptions
 from speechctc.inference.manifest import digest_of
 from speechctc.inference.output import OutputOptions, ResultWriter, Work, check_out, left_to_do, write_results
 from speechctc.pages.figures import draw_measures

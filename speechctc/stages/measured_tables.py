@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import Any, TextIO
 
 from speechctc.inference.formats import Kept, Layout, Named, RecordingName, Sheet, Table, Workbook, Writer
 
@@ -47,8 +47,7 @@ class MeasuredTable(Table):
         return (self.head() + self._lines(name, result)).encode("utf-8", "backslashreplace")
 
     def _lines(self, name: RecordingName, rows: Iterable[Row]) -> str:
-        lines = (self.line(["" if each is None else each for each in row], _texts(row)) for row in _values(name, rows))
-        return "".join(lines)
+        return "".join(self.line(row, _texts(row)) for row in _values(name, rows))
 
 
 class MeasuredWorkbook(Workbook):
@@ -60,13 +59,12 @@ class MeasuredWorkbook(Workbook):
         self._write([(name, result)], out, False, False)
         return out.getvalue()
 
-    def _write(self, results: Iterable[Named], out: IO[bytes], aligned: bool, scored: bool) -> None:
-        with self.opened(out) as book:
-            phones = Sheet(book, "phones", COLUMNS)
-            phones.begin()
-            for name, rows in results:
-                for values in _values(name, rows):
-                    phones.add(*values)
+    def _fill(self, book: Any, results: Iterable[Named], aligned: bool, scored: bool) -> None:
+        phones = Sheet(book, "phones", COLUMNS)
+        phones.begin()
+        for name, rows in results:
+            for values in _values(name, rows):
+                phones.add(*values)
 
 
 def _values(name: RecordingName, rows: Iterable[Row]) -> Iterator[list[Any]]:

@@ -37,7 +37,8 @@ from speechctc.phones.label_rules import (
     parse_folding,
     without_marks,
 )
-from speechctc.phones.nonspeech import LEFT_OUT, kind_of_phone
+from speechctc.phones.nonspeech import LEFT_OUT
+from speechctc.phones.nonspeech_labels import kind_of_phone
 from speechctc.phones.notations import are_other_ipa, choose_symbols, is_xsampa, notation_of
 
 HEARD = "corpus.uncorrected=false"

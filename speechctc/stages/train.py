@@ -6,26 +6,55 @@ optimiser and the position in the epoch. On a CPU, a resumed run gives the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
+from typing import NamedTuple
 
 from speechctc import ctc
+from speechctc.audio.folders import LABEL_TRACKS, TIERS, files_below
 from speechctc.config.schema import Config
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
-from speechctc.core.errors import InputError
-from speechctc.core.parallel import only_training, stop_requests
+from speechctc.core.errors import InputError, first_few
+from speechctc.core.parallel import attempt, only_training, stop_requests
 from speechctc.core.progress import Reporter
+from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
+from speechctc.corpora.findings import check_counts, check_disk
+from speechctc.features.splits import read_table
+from speechctc.stages.plot import CurvesFile
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import process_group
 from speechctc.training.records import Callbacks
-from speechctc.training.runs import Draw, Run, draw_nothing
+from speechctc.training.runs import Run
 from speechctc.training.trainer import Stopped, Trainer
 
-__all__ = ["Stopped", "train_net"]
+__all__ = ["Stopped", "Trained", "train"]
 
 
-def train_net(config: Config, resume: bool, reporter: Reporter) -> DevScore | None:
-    """Train on the features in ``data.dir``; return the last score on dev, None if all epochs were done before.
+class Trained(NamedTuple):
+    """The result of training.
+
+    Attributes
+    ----------
+    dev : DevScore or None
+        The last score on dev; None if all epochs were done before.
+    run : Path
+        The folder of the run.
+    is_main : bool
+        Whether this is the process that wrote it; the others of several compute a share of each step.
+    """
+
+    dev: DevScore | None
+    run: Path
+    is_main: bool
+
+
+def train(
+    config: Config,
+    resume: bool,
+    reporter: Reporter,
+    callbacks: Callbacks = Callbacks(),  # noqa: B008 - immutable
+) -> Trained:
+    """Train the config's net on the features in ``data.dir``; `speechctc.stages.calibrate.calibrate_run` comes next.
 
     Raises
     ------
@@ -35,22 +64,8 @@ def train_net(config: Config, resume: bool, reporter: Reporter) -> DevScore | No
     Stopped
         SIGINT or SIGTERM came; the state is saved in ``last/``.
     """
-    return train_rank(config, resume, reporter)[0]
-
-
-def train_rank(
-    config: Config,
-    resume: bool,
-    reporter: Reporter,
-    draw: Draw = draw_nothing,
-    before: Callable[[Trainer], None] = lambda trainer: None,
-    callbacks: Callbacks = Callbacks(),  # noqa: B008 - immutable
-) -> tuple[DevScore | None, bool]:
-    """Train as `train_net` does; return its score, and whether this is the main process.
-
-    `draw` is as for `Run`; the main process calls `before` before the first step, and the `callbacks`.
-    """
-    run = Run(config.run, draw)
+    curves = CurvesFile(config.run / "curves.png", config.train.curves)
+    run = Run(config.run, curves.update)
     device = choose_device(config.train.device)
     allow_tf32(config.train.tf32)
     with only_training(), process_group(device) as ranks, run.locked() if ranks.is_main else nullcontext():
@@ -61,11 +76,12 @@ def train_rank(
             own = reporter if ranks.is_main else _WarningsOnly(quiet=True)
             trainer = Trainer(config, run, device, ranks, own, callbacks)
             if ranks.is_main:
-                before(trainer)
+                _warn(trainer)
+                reporter.note(*filter(None, [curves.note]))
             if device.type == "cpu" and config.train.loss_backend in ("auto", "cpu"):
                 ctc.warm_up()  # may compile it, which takes longer than some epochs
             with stop_requests(trainer.request_stop):
-                return _explain_oom(trainer), ranks.is_main
+                return Trained(_explain_oom(trainer), config.run, ranks.is_main)
         except BaseException:
             if ranks.is_main:
                 run.abandon()
@@ -88,3 +104,34 @@ def _explain_oom(trainer: Trainer) -> DevScore | None:
         raise InputError(
             f"out of memory ({str(error).splitlines()[0]})", "lower data.chunk_mib and train.batch_frames"
         ) from None
+
+
+def _warn(trainer: Trainer) -> None:
+    """Say in a line each what the doctor finds at once."""
+    data = trainer.data
+    test = attempt(read_table, trainer.config.data.dir / "test")
+    tables = {split: each.table for split, each in data.features.items()}
+    tables |= {} if isinstance(test, InputError) else {"test": test}
+    counts = {split: table.count_phones() for split, table in tables.items()}
+    found = [*check_counts(counts), *check_disk((trainer.config.run,))]
+    trainer.reporter.warn(*(finding.to_line() for finding in found))
+    if repeated := repeats_note("dev", *data.repeated):
+        trainer.reporter.warn(repeated)
+    if newer := _changed_labels(trainer.config):
+        what = f"newer than the features: {first_few(newer, 3)}; the net learns the labels of before"
+        trainer.reporter.warn(f"{what}; if any changed, run speechctc extract first, which makes only what is new")
+    if found:
+        trainer.reporter.note("speechctc doctor with this config says why that matters, and looks further")
+
+
+def _changed_labels(config: Config) -> list[str]:
+    """Return the tables and files of tiers that are newer than the features."""
+    corpus, made = config.corpus, config.data.dir / PHONES_FILE
+    if not made.exists():
+        return []
+    paths = [path for split in SPLITS for path in corpus.tables.of(split)]
+    if corpus.root and corpus.kind in ("textgrid", "elan", "labels"):
+        endings = LABEL_TRACKS if corpus.kind == "labels" else TIERS
+        paths += [path for path in files_below(corpus.root) if path.suffix.lower() in endings]
+    extracted = made.stat().st_mtime
+    return sorted(str(path) for path in paths if path.exists() and path.stat().st_mtime > extracted)

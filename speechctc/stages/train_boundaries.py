@@ -33,6 +33,7 @@ from speechctc.inference.semi_crf import Lattice, marginals
 from speechctc.metrics.boundary_errors import WITHIN_MS, summary
 from speechctc.model.checkpoint import BUILT_IN, arrays_of, find_checkpoint
 from speechctc.phones.articulation import is_arpabet
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.split_scoring import HEARD, aligned_starts, keep_dev
 from speechctc.stages.used_model import own_folder, write_learned
 
@@ -392,7 +393,7 @@ def train_boundaries(
     """
     folder = find_checkpoint(model)
     own = own_folder(folder)
-    recogniser = Recogniser.load(folder, "cpu")
+    recogniser = open_model(folder, Recogniser, ModelChoice("cpu"))
     config = with_settings(recogniser.config, (HEARD, *overrides))
     corpus, notes = keep_dev(read_corpus(config.corpus), config, recogniser.checkpoint, reporter)
     reporter.note(*notes)

@@ -39,7 +39,7 @@ def find_and_describe(model: Path | None, or_bundled: bool = False) -> tuple[Pat
     if name := next((name for name, each in MODELS.items() if each.folder == folder), ""):
         return folder, f"{why}using the bundled model {name} ({MODELS[name].about}): {facts}"
     note = " (in this folder; not the bundled model)" if bundled_folder(model) else ""
-    return folder, f"{why}using {_short(folder)}{note}" + (f": {facts}" if facts else "")
+    return folder, f"{why}using {files.short(folder)}{note}" + (f": {facts}" if facts else "")
 
 
 def _facts(folder: Path) -> list[str]:
@@ -62,12 +62,6 @@ def _corpus(corpus: dict[str, Any]) -> str:
         return "the demo corpus"
     place = (corpus.get("tables") or {}).get("train") if corpus["kind"] == "table" else corpus.get("root")
     return str(place) if place else "TIMIT" if corpus["kind"] == "timit" else ""
-
-
-def _short(folder: Path) -> Path:
-    """Return a folder relative to the working directory, if it is inside."""
-    here = Path.cwd()
-    return folder.relative_to(here) if folder.is_absolute() and folder.is_relative_to(here) else folder
 
 
 def own_folder(folder: Path) -> Path:

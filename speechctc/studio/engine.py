@@ -102,10 +102,11 @@ class Worker:
         from speechctc.inference.decoder import ONLY, Doubt, has_ngram
         from speechctc.inference.recogniser import Recogniser
         from speechctc.model.checkpoint import BUILT_IN
+        from speechctc.stages.open_model import open_model
         from speechctc.stages.used_model import find_and_describe
 
         folder, line = find_and_describe(model, or_bundled=True)
-        recogniser = Recogniser.load(folder)
+        recogniser = open_model(folder, Recogniser)
         if self._only and self._only[0] == model:
             from speechctc.inference.restriction import restrict
 
@@ -213,8 +214,8 @@ def align_part(
     samples = sound.read(round(begin * sound.rate), round(end * sound.rate))
     rows = log_softmax(recogniser.logits(samples, sound.rate))
     clock = recogniser.clock
-    first = min(max(math.ceil((start - begin - clock.half) / step), 0), len(rows))
-    last = min(max(math.ceil((stop - begin - clock.half) / step), first), len(rows))
+    first = min(clock.frame(start - begin), len(rows))
+    last = min(max(clock.frame(stop - begin), first), len(rows))
     rows = rows[first:last]
     check_fit(f"{sound.path.name}, {start:.2f} to {stop:.2f} s", classes, len(rows), stop - start)
     aligner = Aligner(recogniser.inventory, FrameClock(step, begin + clock.seconds(first)), recogniser.calibration)

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.audio.eaf import xml_text
+from speechctc.audio.eaf_writer import xml_text
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import module_command

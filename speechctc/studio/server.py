@@ -32,7 +32,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from speechctc.audio.annotations import Interval
-from speechctc.audio.eaf import eaf_text
+from speechctc.audio.eaf_writer import eaf_text
 from speechctc.core.bundled import bundled_folder
 from speechctc.core.errors import InputError, of_disk, plural, printable, shortened
 from speechctc.inference.formats import WRITERS, RecordingName

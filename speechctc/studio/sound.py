@@ -205,7 +205,9 @@ def _temporary() -> tuple[IO[bytes], Path]:
 
 def remove_copies(seconds: float = ABANDONED) -> None:
     """Remove decoded copies that a killed process left: nobody holds them, and they have not changed for a while."""
-    user = os.getuid() if sys.platform != "win32" else 0  # there, all files are of 0
+    user = 0  # on Windows, all files are of 0
+    if sys.platform != "win32":
+        user = os.getuid()
     for path in Path(tempfile.gettempdir()).glob(f"{COPY}*.wav"):
         with suppress(OSError):
             status = path.lstat()

@@ -90,9 +90,9 @@ class Round:
         """Extract and train."""
         from speechctc.config.load import override, parse_config
         from speechctc.core.progress import Reporter
+        from speechctc.stages.calibrate import calibrate_run
         from speechctc.stages.extract import extract
-        from speechctc.stages.train import Stopped
-        from speechctc.stages.train_runs import train
+        from speechctc.stages.train import Stopped, train
 
         stored = files.read_json(Path(self.state["model"]) / "checkpoint.json")["config"]
         config = parse_config(override({**stored, "corpus": self.corpus()}, self.settings()), "this round")
@@ -100,8 +100,10 @@ class Round:
         if not found["dev"]:
             raise InputError(self._why_no_dev(), REMEDY)
         self.update(state="training", **self._start_per())
+        reporter = Reporter(quiet=True)
         try:
-            train(config, True, Reporter(quiet=True))
+            train(config, True, reporter)
+            calibrate_run(config.run, reporter)
         except Stopped:
             if not (self.run / "best").exists():
                 raise Ended from None
@@ -158,10 +160,11 @@ class Round:
         from speechctc.core.progress import Reporter
         from speechctc.inference.recogniser import Recogniser
         from speechctc.stages.evaluate import evaluate
+        from speechctc.stages.open_model import open_model
 
         corpus = {f"corpus.{key}": value for key, value in self.corpus().items()}
         settings = _settings({**corpus, "score.fold": "none"})
-        return evaluate(Recogniser.load(model).with_settings(more), split, settings, Reporter(quiet=True))
+        return evaluate(open_model(model, Recogniser).with_settings(more), split, settings, Reporter(quiet=True))
 
     def _per(self, model: Path) -> dict[str, Any] | None:
         """Return a model's PER on what was held out, its interval and a caution; None if nothing was."""

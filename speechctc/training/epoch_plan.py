@@ -298,5 +298,4 @@ class ResumeState:
         are_counters = all(value >= 0 for value in [*counters, stage])  # false of NaN
         if not are_counters or min(plan.values()) < 1 or not 1 <= ranks <= MAX_RANKS:
             raise ValueError("its counters are out of range")
-        ended = tuple(tensors["ended"].tolist()) if "ended" in tensors else ()
-        return cls(progress, stage, left, Limits(**plan), ranks, ended)
+        return cls(progress, stage, left, Limits(**plan), ranks, tuple(tensors["ended"].tolist()))

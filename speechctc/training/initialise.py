@@ -116,10 +116,11 @@ def first_lms(
     if sorted(there) != sorted(source.inventory.phones) or len(there) != len(data.inventory.phones):
         return [(own, 0.0)]  # it has no number for each phone here
     numbers = [1 + there.index(phone) for phone in source.inventory.phones]
-    given = PhoneLM.of(respelt(source.lm.ngram, numbers))
+    theirs = respelt(source.lm.ngram, numbers)
+    given = PhoneLM.of(theirs)
     split = data.dev.split
     share = round(best_share(given, own, (split.labels(k).tolist() for k in range(min(len(split), ENOUGH)))), 3)
-    return [(PhoneLM.of(mix(given.ngram or own.ngram, own.ngram, share)), share), (given, 1.0)]
+    return [(PhoneLM.of(mix(theirs, own.ngram, share)), share), (given, 1.0)]
 
 
 def find_pretrained(model: Path, reporter: Reporter) -> Path:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from speechctc.config.schema import Config, TrainConfig
 from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_memory
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
+from speechctc.lm.model import PhoneLM
 from speechctc.metrics.per import PER_MEANS
 from speechctc.model.checkpoint import FREQUENCIES, Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.model.layers import reach
@@ -82,23 +83,26 @@ class Trainer:
         self.train_step, source = first_train_step(config, self.data, self.stage, ranks, reporter, resumed)
         self.progress = Progress()
         self.remaining = self._members()  # utterances that the current epoch's plan covers
+        self._planned: tuple[int, Indices, EpochPlan] | None = None  # by the seed and the utterances of its epoch
         self._whole = len(self.remaining)  # each epoch has as many, even where they are drawn
         self.stop_status: int | None = None
         self.net_facts = NetFacts.of(config.model, self.data.inventory, constant_loss(self.data, config.model))
-        self._lms = first_lms(self.data, source, config.decode)
-        self.lm, self.lm_share = self._lms[0]
-        self.frequencies = {} if self.lm else {FREQUENCIES: self.data.frequencies()}
+        self.lm: PhoneLM | None = None
+        self.lm_share = 0.0  # of the n-gram of the model that training begins with
         self._session_began = self._saved_at = time.monotonic()
         self._elapsed_before = 0.0
         self._estimate: MemoryEstimate | None = None
         if resumed:
             self._restore()
+        self._lms = [(self.lm, self.lm_share)] if self.lm_share else first_lms(self.data, source, config.decode)
+        self.lm, self.lm_share = self._lms[0]
+        self.frequencies = {} if self.lm else {FREQUENCIES: self.data.frequencies()}
 
     def train(self) -> DevScore | None:
         """Train until the last stage or ``train.minutes`` ends."""
         self._describe_run()
-        record = run_record(self.config, self.data.features, self.device, self.ranks.world_size)
         if self.ranks.is_main:
+            record = run_record(self.config, self.data.features, self.device, self.ranks.world_size)
             self.run.begin(self.config, record, {name: each.marks() for name, each in self.data.features.items()})
         dev = None
         if self.config.train.init_from is not None and not self.progress.step and math.isinf(self.progress.best_per):
@@ -125,27 +129,28 @@ class Trainer:
     def _score_beginning(self) -> None:
         """Score the model that training begins with, as epoch 0: `best/` is never worse on dev than that.
 
-        Of several n-grams, the run keeps the one with the lowest PER.
+        Of several n-grams, the run keeps the one with the lowest PER. If it is stopped meanwhile, nothing was trained,
+        and nothing is saved.
         """
         scores: list[DevScore] = []
         for lms in self._lms:
             self.lm, self.lm_share = lms
             if (one := self._evaluate()) is None:
-                (status,) = self.ranks.max([self.stop_status or 0])
-                self._stop(int(status))
-            else:
-                scores.append(one)
+                raise Stopped(self._asked_status())
+            scores.append(one)
         best = min(range(len(scores)), key=lambda k: scores[k].counts.rank)
         (self.lm, self.lm_share), dev = self._lms[best], scores[best]
+        self._lms = [self._lms[best]]  # the others are not held in memory
         self.progress.score(dev.counts.rank, dev.loss, dev.blank_share)
-        line = {"epoch": 0, "step": 0, "dev_per": dev.counts.per}
+        line = {"epoch": 0, "step": 0, "dev_per": dev.counts.rank}
         self._save_last(line)  # before best/: a run that has best/ alone has lost it
         if self.ranks.is_main:
             with self.train_step.ema_weights():
                 save_checkpoint(self.run.best, self._checkpoint(line))
         told = f"epoch   0: {self.config.train.init_from} as it is: dev loss {dev.loss:.3f}"
-        share = f"; {100 * self.lm_share:.0f} % of the n-gram is its own, the rest of these labels"
-        self.reporter.note(f"{told}  dev PER {dev.counts.per:.2f} % *{share if self.lm_share else ''}")
+        mixed = f"; with its n-gram, mixed with one of these labels ({self.lm_share:.0%} and {1 - self.lm_share:.0%})"
+        given = "" if not self.lm_share else "; with its n-gram" if self.lm_share == 1 else mixed
+        self.reporter.note(f"{told}  dev PER {dev.counts.per:.2f} % *{given}")
 
     def _ended_early(self) -> str:
         """Say what ended the training before the last epoch, and what goes on."""
@@ -155,13 +160,21 @@ class Trainer:
         end = f"train.minutes={minutes:g} ended it after {self.progress.epoch} whole epochs of {self.last_epoch}"
         return f"{end}; to go on: --resume with more, as train.minutes={2 * minutes:g}, or 0 for no limit"
 
+    def _asked_status(self) -> int:
+        """Return the exit status with which a rank was asked to stop."""
+        (status,) = self.ranks.max([self.stop_status or 0])
+        return int(status)
+
     def request_stop(self, status: int) -> None:
         """Save and stop after the current step."""
         self.stop_status = status
 
     def plan(self) -> EpochPlan:
-        """Return the plan of the current epoch."""
-        return self.data.train.plan(self._epoch_seed(), self.ranks.world_size, self.remaining)
+        """Return the plan of the current epoch, which is made once."""
+        seed, remaining = self._epoch_seed(), self.remaining
+        if self._planned is None or self._planned[0] != seed or self._planned[1] is not remaining:
+            self._planned = seed, remaining, self.data.train.plan(seed, self.ranks.world_size, remaining)
+        return self._planned[2]
 
     def _epoch_seed(self) -> int:
         return self.config.train.seed * 1_000_003 + self.progress.epoch
@@ -238,8 +251,9 @@ class Trainer:
         """
         elapsed = self._elapsed_before + time.monotonic() - self._session_began
         due = time.monotonic() - self._saved_at >= 60 * self.config.train.save_minutes
-        self._share_end()
-        status, save, self.progress.elapsed = self.ranks.max([self.stop_status or 0, due, elapsed])
+        wanted = [self.stop_status or 0, due, elapsed, bool(self.ended_by)]
+        status, save, self.progress.elapsed, ended = self.ranks.max(wanted)
+        self._hear_end(ended)
         if status:
             self.progress.loss += watch.flush()
             self._stop(int(status))
@@ -250,14 +264,18 @@ class Trainer:
 
     def _share_end(self) -> None:
         """Tell all ranks whether a callback ended the training."""
-        if self.ranks.max([float(bool(self.ended_by))])[0]:
+        self._hear_end(*self.ranks.max([bool(self.ended_by)]))
+
+    def _hear_end(self, ended: float) -> None:
+        """Take note that a callback ended the training, perhaps of another rank."""
+        if ended:
             self.ended_by = self.ended_by or "the first process"
 
     def _is_over(self) -> bool:
         """Return whether the training ends after this step."""
         return bool(self.ended_by) or self._out_of_time()
 
-    def _stop(self, status: int) -> None:
+    def _stop(self, status: int) -> NoReturn:
         self._save_last()
         raise Stopped(status)
 
@@ -294,9 +312,7 @@ class Trainer:
             self._save_last()
         dev = self._evaluate()
         if dev is None:  # stopped: the saved epoch has no batch left, so that resuming begins with scoring it
-            (status,) = self.ranks.max([self.stop_status or 0])
-            self._stop(int(status))
-        assert dev is not None
+            self._stop(self._asked_status())
         (loss,) = self.ranks.sum([progress.loss])
         record = epoch_record(progress, dev, loss, self.train_step)
         line = {**record}  # as the log and checkpoints have it

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.recordings import ENDINGS, Recording, Siblings, find_recordings, ids, left_out, names_of
+from speechctc.audio.folders import ENDINGS
+from speechctc.audio.recordings import Recording, Siblings, find_recordings, ids, left_out, names_of
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus

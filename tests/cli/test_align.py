@@ -110,6 +110,18 @@ def test_labels_in_xsampa_are_heard_as_ipa_and_kept(speechctc: Command, here: Pa
     assert results[0] == results[1] and "labels read as X-SAMPA: i: as iː, @ as ə, S as ʃ" in done.err
 
 
+def test_labels_in_xsampa_name_as_written_what_a_score_does_not_tell_apart(speechctc: Command, here: Path) -> None:
+    write_song(here / "a.wav", ["low", "top", "mid", "high", "top"])
+    renamed(find_checkpoint(None).parent, here / "model", {"low": "h", "mid": "ə", "high": "ʃ", "top": "i"})
+    for phones in ("h i ə ʃ iː", "h i @ S i:"):
+        done = speechctc("score-phones", "a.wav", "--model", "model", "--phones", phones, "--format", "json")
+        segments = json.loads(done.out)[0]["segments"]
+        _, short, *_, long = phones.split()
+        assert [each["phone"] for each in segments] == phones.split() and all("score" in each for each in segments)
+        assert [each.get("not_told_from", []) for each in segments] == [[], [long], [], [], [short]]
+        assert f"as the model hears them as one sound: {short} {long}." in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -13,7 +13,8 @@ from pympi import Elan
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.audio.recordings import Recording
 from speechctc.core.errors import InputError
-from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table, read_transcript
+from speechctc.corpora.tasks import in_table
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions, read_transcript
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error
 

@@ -19,10 +19,11 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
-from speechctc.audio.eaf import eaf_text
+from speechctc.audio.eaf_writer import eaf_text
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
+from speechctc.stages.open_model import ModelChoice, open_model
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 
@@ -208,7 +209,7 @@ def test_a_model_with_huge_weights_is_refused_in_one_line(tiny_model: Path, here
     checkpoint.weights["convs.0.conv.weight"][:] = 3e38
     save_checkpoint(here / "huge", checkpoint)
     write_song(here / "a.wav", SONG)
-    recogniser = Recogniser.load(here / "huge", "cpu")
+    recogniser = open_model(here / "huge", Recogniser, ModelChoice("cpu"))
     with pytest.raises(InputError, match="the model's output is not finite"):
         recogniser.decode(here / "a.wav")
 
@@ -309,7 +310,7 @@ def test_decoding_and_aligning_load_nothing_they_do_not_need(here: Path) -> None
 def test_recordings_that_are_not_there_are_named_before_a_model_is_loaded(
     speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speechctc.cli.options.load_decoder", lambda *_, **__: pytest.fail("loaded a model"))
+    monkeypatch.setattr("speechctc.cli.options.open_model", lambda *_, **__: pytest.fail("loaded a model"))
     result = speechctc("decode", "absent.wav", "gone/*.wav")
     assert (result.status, result.out) == (2, "")
     assert result.err == "speechctc: gone/*.wav: no file matches this pattern; check the path, and where you are\n"
@@ -323,7 +324,7 @@ def test_out_of_memory_is_one_line(
     def load(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("speechctc.cli.options.load_decoder", load)
+    monkeypatch.setattr("speechctc.cli.options.open_model", load)
     result = speechctc("decode", Path(__file__))
     assert result.status == 2
     assert result.err.startswith("speechctc: out of memory (") and result.err.count("\n") == 1

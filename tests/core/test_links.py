@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 from speechctc.cli import app
-from speechctc.corpora import transcripts
+from speechctc.corpora import tasks, transcripts
 from speechctc.inference.output import OutputOptions
 from tests.fuzzing.links import TARGETS, Writer, command, hunt
 from tests.fuzzing.writers import commands, parts
@@ -40,6 +40,7 @@ def test_no_command_writes_through_a_link(tmp_path: Path, tiny_model: Path, name
 
 
 READ = {*"--model --lm --transcripts --words --dictionary --textgrids --audio --text --dev --before --ratings".split()}
+READ.add("--recordings")
 ALONE = {("studio",): "its parts are hunted one by one", ("config",): "prints", ("lm", "sample"): "prints"}
 
 
@@ -79,7 +80,7 @@ def test_an_id_is_a_name_and_never_a_path(tmp_path: Path, id: str) -> None:
         f'{{"id": {id.encode("unicode_escape").decode()!r}, "audio": "a.wav", "phones": "a"}}\n'.replace("'", '"')
     )
     (tmp_path / "a.wav").touch()
-    ((recording, _),) = transcripts.in_table(table, None, transcripts.TranscriptOptions())
+    ((recording, _),) = tasks.in_table(table, None, transcripts.TranscriptOptions())
     (file,) = OutputOptions("textgrid", folder=tmp_path / "out").files_of(recording).values()
     assert file.parent == tmp_path / "out" and Path(os.path.normpath(file)).parent == tmp_path / "out"
 

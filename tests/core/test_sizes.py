@@ -17,10 +17,11 @@ from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, save_tensors
 from speechctc.core.text_files import read_text, read_unpacked
 from speechctc.corpora.table_rows import read_table
-from speechctc.inference.load import load_decoder
+from speechctc.inference.decoder import Decoder
 from speechctc.lm.model import MAX_STRINGS
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
 from speechctc.phones.inventory import read_phone_text
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.training.runs import Run
 from tests.tiny_model import random_model
 
@@ -98,7 +99,7 @@ def claim(path: Path, name: str, numbers: int) -> None:
 def test_recognition_does_not_read_the_state_of_a_training(model: Path) -> None:
     claim(model / "state.safetensors", "moments", HUGE // 4)
     assert peak(lambda: load_checkpoint(model)) < LEAST and not load_checkpoint(model).state
-    load_decoder(model, "cpu")
+    open_model(model, Decoder, ModelChoice("cpu"))
     with pytest.raises(InputError, match="40,960 MiB, where files of its kind"):
         load_checkpoint(model, with_state=True)
     save_tensors(model / "state.safetensors", {"moments": np.ones(3, np.float32)})

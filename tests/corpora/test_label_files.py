@@ -10,7 +10,8 @@ import soundfile
 
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.corpora.transcripts import Transcript, TranscriptOptions, find_tasks, is_table
+from speechctc.corpora.tasks import find_tasks, is_table
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions
 
 WORDS = TranscriptOptions(labels="words")
 TRACK = "0.3\t0.65\tmy\n0.65\t1.0\tsister\n"

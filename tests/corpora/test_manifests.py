@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -168,3 +169,52 @@ def kaldi_rows(folder: Path, entry: str) -> list[Row]:
     (folder / "wav.scp").write_text(f"a {entry}\n")
     (folder / "text").write_text("a lows\n")
     return read_rows(folder)
+
+
+TIMES = ["start_time,end_time", "begin,end", "begin_time,end_time", "xmin,xmax", "start_sec,end_sec"]
+
+
+@pytest.mark.parametrize("names", TIMES)
+def test_other_names_of_times_are_read(here: Path, names: str) -> None:
+    Path("table.csv").write_text(f"id,audio,{names},phones\nu,a.wav,0.5,1.25,s a\n")
+    (row,) = read_rows(here / "table.csv")
+    assert row.times() == (0.5, 1.25) and row.fix == Row(1).fix
+
+
+OTHER_TIMES = [
+    *("start_ms,end_ms", "start,stop,duration", "start_sample,end_sample", "onset,length", "frame_offset,num_frames"),
+    *("Begin Time - msec,End Time - msec", "Start Time,End Time", "start (ms),end (ms)", "startTime,endTime"),
+]
+
+
+@pytest.mark.parametrize("names", OTHER_TIMES)
+def test_a_row_with_times_that_are_not_seconds_is_left_out_by_name(here: Path, names: str) -> None:
+    values = ",".join(str(16000 * (k + 1)) for k in range(names.count(",") + 1))
+    Path("table.csv").write_text(f"id,audio,{names},phones\nu,a.wav,{values},s a\n")
+    (row,) = read_rows(here / "table.csv")
+    assert "times that are not read" in row.problem and "seconds" in row.fix
+
+
+@pytest.mark.parametrize(("timestamp", "named"), [([0.5, 1], True), (1700000000, False), ([[0, 1], [1, 2]], False)])
+def test_a_pair_of_times_is_named(here: Path, timestamp: object, named: bool) -> None:
+    Path("table.jsonl").write_text(json.dumps({"audio": "a.wav", "timestamp": timestamp, "phones": "s a"}))
+    (row,) = read_rows(here / "table.jsonl")
+    assert ("times that are not read: timestamp" in row.problem) == named == bool(row.problem)
+
+
+def test_other_columns_are_no_times(here: Path) -> None:
+    names = "start_date,end_year,starts,gender,ending,endangered,duration,startled"
+    Path("table.csv").write_text(f"id,audio,{names},phones\nu,a.wav,{'7,' * 8}s a\n")
+    (row,) = read_rows(here / "table.csv")
+    assert not row.problem
+
+
+def test_a_recording_and_its_times_in_an_object_are_unfolded(here: Path) -> None:
+    wave = {"file": "{DATAROOT}/a.wav", "start": 16000, "stop": 32000}
+    Path("train.json").write_text(
+        json.dumps({"u": {"wav": wave, "phn": "s a"}, "v": {"x": {"file": "b.wav"}, "phn": "s"}})
+    )
+    first, second = read_rows(here / "train.json")
+    assert (first.id, first.audio, first.phones) == ("u", "a.wav", ("s", "a"))
+    assert "times that are not read: stop" in first.problem
+    assert (second.audio, second.start, second.problem) == ("b.wav", "", "")

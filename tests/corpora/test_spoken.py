@@ -12,6 +12,7 @@ from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.recordings import Recording, find_recordings
 from speechctc.core.progress import Reporter
 from speechctc.corpora.spoken import without_nonspeech
+from speechctc.corpora.tasks import find_tasks, in_table
 from speechctc.corpora.transcripts import (
     TIMIT_TEXT,
     Labels,
@@ -19,8 +20,6 @@ from speechctc.corpora.transcripts import (
     Task,
     Transcript,
     TranscriptOptions,
-    find_tasks,
-    in_table,
     read_transcript,
 )
 from speechctc.phones.inventory import Inventory, named_inventory

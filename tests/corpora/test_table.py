@@ -19,7 +19,8 @@ from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
-from speechctc.corpora.transcripts import Transcript, TranscriptOptions, in_table
+from speechctc.corpora.tasks import in_table
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions
 
 HEADER = "id\taudio\tphones\n"
 

@@ -10,7 +10,7 @@ import numpy as np
 import soundfile
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
-from speechctc.audio.eaf import eaf_text
+from speechctc.audio.eaf_writer import eaf_text
 from speechctc.config.schema import CorpusConfig, DemoConfig
 from speechctc.corpora.registry import read_corpus
 from speechctc.phones.label_rules import parse_folding

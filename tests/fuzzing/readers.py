@@ -23,7 +23,8 @@ import yaml
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, read_phn, read_textgrid, read_tiers, textgrid_text
-from speechctc.audio.eaf import eaf_text, find_media, read_eaf
+from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.eaf_writer import eaf_text
 from speechctc.audio.label_files import is_label_file, read_label_file
 from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
 from speechctc.config.load import load_config, parse_config
@@ -32,8 +33,9 @@ from speechctc.core.errors import InputError
 from speechctc.corpora import timit
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
+from speechctc.corpora.tasks import in_table, is_table
 from speechctc.corpora.tier_choice import phone_tier
-from speechctc.corpora.transcripts import TranscriptOptions, in_table, is_table, read_transcript
+from speechctc.corpora.transcripts import TranscriptOptions, read_transcript
 from speechctc.features.splits import read_split
 from speechctc.inference.load import load_lm
 from speechctc.inference.recogniser import Recogniser
@@ -48,6 +50,7 @@ from speechctc.phones.label_map import read_map
 from speechctc.phones.label_rules import LabelRules, divide_phone
 from speechctc.phones.notations import from_xsampa, to_xsampa
 from speechctc.phones.pronouncer import read_dictionary
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.start import start
 from speechctc.stages.used_model import find_and_describe
 from speechctc.studio.document import Document
@@ -368,7 +371,7 @@ def _checkpoint() -> None:
     _, line = find_and_describe(Path("model"))
     assert not line_fault(line)
     load_checkpoint(Path("model"))
-    Recogniser.load(Path("model"), "cpu").decode(torch.zeros(RATE // 10), RATE)
+    open_model(Path("model"), Recogniser, ModelChoice("cpu")).decode(torch.zeros(RATE // 10), RATE)
 
 
 def _arpa() -> None:

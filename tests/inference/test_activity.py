@@ -15,6 +15,7 @@ from speechctc.config.schema import FeatureConfig
 from speechctc.features.activity import FAR_BELOW, ActivityDetector, Flags, without_phones
 from speechctc.features.filterbank import static_features
 from speechctc.inference.recogniser import Recogniser
+from speechctc.stages.open_model import ModelChoice, open_model
 from tests.tiny_model import sing
 from tests.tones import PHONES
 
@@ -114,7 +115,7 @@ def test_labels_of_silence_and_the_blank_stay() -> None:
 
 @pytest.fixture(scope="module")
 def english() -> Recogniser:
-    return Recogniser.load("english", "cpu")
+    return open_model("english", Recogniser, ModelChoice("cpu"))
 
 
 @pytest.mark.parametrize("kind", ["zeros", "white, -80 dB", "pink, speech level", "hum", "clicks"])

@@ -17,6 +17,7 @@ from speechctc.inference.streaming import cmn_blocks, context_sums
 from speechctc.model.layers import weight_shapes
 from speechctc.model.net import TorchNet
 from speechctc.model.numpy_net import NumpyNet
+from speechctc.stages.open_model import ModelChoice, open_model
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 from tests.tones import RATE
@@ -27,7 +28,7 @@ SONGS = {"ab/a.wav": ["low", "mid", "top"], "ab/b.wav": ["top", "high"], "c/c.wa
 @pytest.fixture
 def model(tiny_model: Path) -> Recogniser:
     """Return a model that subtracts a mean, though it was taught without."""
-    plain = Recogniser.load(tiny_model / "best", "cpu")
+    plain = open_model(tiny_model / "best", Recogniser, ModelChoice("cpu"))
     features = plain.config.features.model_copy(update={"cmn_window_ms": (3000.0, 3000.0)})
     config = plain.config.model_copy(update={"features": features})
     return plain.replaced(checkpoint=replace(plain.checkpoint, config=config))
@@ -113,7 +114,7 @@ def test_it_leans_to_the_mean_of_all_frames_weighted_by_the_power_around_each(
 
 def test_of_a_model_that_subtracts_no_mean_it_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="subtracts no mean"):
-        Recogniser.load(tiny_model / "best", "cpu").centred_on(write_songs(tmp_path))
+        open_model(tiny_model / "best", Recogniser, ModelChoice("cpu")).centred_on(write_songs(tmp_path))
 
 
 def test_each_folder_has_its_own_and_what_is_there_already_counts(speechctc: Command, here: Path) -> None:

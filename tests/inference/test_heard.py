@@ -9,14 +9,16 @@ from statistics import fmean
 
 import pytest
 
-from speechctc.inference.alignment import AlignOptions, Hearing
+from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.formats import WRITERS, RecordingName
+from speechctc.inference.hearing import Hearing
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import PhoneScore, Segment
 from speechctc.inference.transcript import phone_units
 from speechctc.phones.inventory import Inventory, named_inventory
-from speechctc.stages.align import choose_placing
+from speechctc.stages.open_model import ModelChoice, open_model
+from speechctc.stages.transcript_reader import ReadingOptions, TranscriptReader
 from tests.stages.test_scored_corpus import ARPABET, IPA, renamed
 from tests.tiny_model import write_song
 
@@ -25,7 +27,9 @@ CMU = named_inventory("cmu39")
 
 def test_labels_are_kept_and_placed_as_their_phones(tiny_model: Path, tmp_path: Path) -> None:
     """The times are those of the model's phones; IPA's y is placed as uw, not as the y of ARPABET."""
-    model = Recogniser.load(renamed(tiny_model, tmp_path / "model", {**ARPABET, "mid": "uw"}), "cpu")
+    model = open_model(
+        renamed(tiny_model, tmp_path / "model", {**ARPABET, "mid": "uw"}), Recogniser, ModelChoice("cpu")
+    )
     song = ["low", "mid", "top", "high", "low", "mid"]
     write_song(tmp_path / "a.wav", song, seed=3)
     own = [{**ARPABET, "mid": "uw"}[tone] for tone in song]
@@ -51,27 +55,26 @@ def test_labels_are_kept_and_placed_as_their_phones(tiny_model: Path, tmp_path: 
     ],
 )
 def test_what_becomes_of_the_labels_of_words(language: str, keep: bool, text: str, phones: list[str]) -> None:
-    placing = choose_placing(CMU, "words", None, language, False, None, keep)
-    assert placing.pronouncer is not None
-    (word,) = placing.pronouncer.read(text)
+    reader = TranscriptReader(CMU, ReadingOptions("words", None, language, keep=keep))
+    assert reader.pronouncer is not None
+    (word,) = reader.pronouncer.read(text)
     assert list(word.pronunciations[0]) == phones
-    if placing.hearing:
-        assert placing.hearing.knows(phones) and "a as ae" in placing.hearing.note()
+    if reader.hearing:
+        assert reader.hearing.knows(phones) and "a as ae" in reader.hearing.note()
 
 
 @pytest.mark.parametrize(("keep", "phones"), [(True, ("kʰ", "a")), (False, ("k", "a"))])
 def test_a_dictionary_in_narrow_ipa_is_heard_as_the_nearest(tmp_path: Path, keep: bool, phones: tuple[str]) -> None:
     (tmp_path / "own.dict").write_text("ka\tkʰ a\n", encoding="utf-8")
-    placing = choose_placing(
-        Inventory("found", ("k", "a", "t")), "words", tmp_path / "own.dict", None, False, None, keep
-    )
-    assert placing.pronouncer is not None and placing.pronouncer.read("ka")[0].pronunciations == (phones,)
-    assert not placing.hearing or (placing.hearing.knows(phones) and "kʰ as k" in placing.hearing.note())
+    own = Inventory("found", ("k", "a", "t"))
+    reader = TranscriptReader(own, ReadingOptions("words", tmp_path / "own.dict", keep=keep))
+    assert reader.pronouncer is not None and reader.pronouncer.read("ka")[0].pronunciations == (phones,)
+    assert not reader.hearing or (reader.hearing.knows(phones) and "kʰ as k" in reader.hearing.note())
 
 
 def test_a_diphthong_is_heard_as_its_vowels_and_is_one_phone_again(tiny_model: Path, tmp_path: Path) -> None:
     names = {"low": "h", "mid": "a", "high": "ʊ", "top": "s"}
-    model = Recogniser.load(renamed(tiny_model, tmp_path / "model", names), "cpu")
+    model = open_model(renamed(tiny_model, tmp_path / "model", names), Recogniser, ModelChoice("cpu"))
     write_song(tmp_path / "a.wav", ["low", "mid", "high", "top", "mid"], seed=3)
     hearing = Hearing(model.inventory)
     labels = ["h", "aʊ", "s", "a"]

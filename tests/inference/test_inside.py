@@ -11,6 +11,7 @@ import torch
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.net import PieceWins, net_of
 from speechctc.stages.inspect import layers_of, look_inside, net_input_of, saliency
+from speechctc.stages.open_model import ModelChoice, open_model
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 
@@ -18,7 +19,7 @@ SAMPLES = sing(["low", "top", "mid"], np.random.default_rng(0))[0]
 
 
 def test_maps_posteriors_and_units_are_those_of_the_net(tiny_model: Path) -> None:
-    recogniser = Recogniser.load(tiny_model, "cpu")
+    recogniser = open_model(tiny_model, Recogniser, ModelChoice("cpu"))
     seen = look_inside(recogniser.checkpoint, SAMPLES)
     logits = torch.from_numpy(recogniser.logits(SAMPLES, 16000))
     assert np.allclose(seen.log_posteriors, logits.log_softmax(1).numpy(), atol=1e-4)
@@ -47,7 +48,7 @@ def test_wins_are_counted_inside_utterances_only() -> None:
 
 
 def test_saliency_is_the_derivative_times_the_input(tiny_model: Path) -> None:
-    checkpoint = Recogniser.load(tiny_model, "cpu").checkpoint
+    checkpoint = open_model(tiny_model, Recogniser, ModelChoice("cpu")).checkpoint
     found = saliency(checkpoint, SAMPLES, phone=1, frame=4)
     features, frames = net_input_of(checkpoint, SAMPLES)
     band, frame = np.unravel_index(int(found.argmax()), found.shape)

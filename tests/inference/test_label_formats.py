@@ -14,7 +14,8 @@ import soundfile
 from pympi import Elan
 
 from speechctc.audio.annotations import Interval
-from speechctc.audio.eaf import eaf_text, find_media, read_eaf
+from speechctc.audio.eaf import find_media, read_eaf
+from speechctc.audio.eaf_writer import eaf_text
 from speechctc.inference.formats import WRITERS, RecordingName
 from speechctc.inference.result import Recognition, Word
 from speechctc.inference.segmenter import Segment

@@ -14,6 +14,7 @@ from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.model import PhoneLM
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.split_scoring import score_split
 from tests.tiny_model import write_song
 from tests.tones import PHONES
@@ -35,7 +36,7 @@ def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def model(run: Path) -> Recogniser:
-    return Recogniser.load(run, "cpu")
+    return open_model(run, Recogniser, ModelChoice("cpu"))
 
 
 def doubtful(model: Recogniser, phones: list[str], doubt: list[int], other: str) -> NDArray[np.float32]:
@@ -67,26 +68,29 @@ def weighed(model: Recogniser, weight: float, **others: Any) -> Any:
 
 def test_without_weight_the_ngram_is_not_used(run: Path, tiny_model: Path, tmp_path: Path) -> None:
     write_song(tmp_path / "a.wav", SONG)
-    plain, weightless = Recogniser.load(tiny_model, "cpu"), Recogniser.load(run, "cpu", lm_weight=0)
+    plain, weightless = (
+        open_model(tiny_model, Recogniser, ModelChoice("cpu")),
+        open_model(run, Recogniser, ModelChoice("cpu", lm_weight=0)),
+    )
     assert plain.method == weightless.method == "best path"
     assert weightless.decode(tmp_path / "a.wav") == plain.decode(tmp_path / "a.wav")
 
 
 def test_the_weight_of_a_config_can_be_overruled(run: Path, tiny_model: Path) -> None:
-    assert "weight 0.5" in Recogniser.load(run, "cpu").method
-    assert "weight 1.25" in Recogniser.load(run, "cpu", lm_weight=1.25).method
+    assert "weight 0.5" in open_model(run, Recogniser, ModelChoice("cpu")).method
+    assert "weight 1.25" in open_model(run, Recogniser, ModelChoice("cpu", lm_weight=1.25)).method
     with pytest.raises(InputError, match="decode.lm_weight"):
-        Recogniser.load(run, "cpu", lm_weight=-1)
+        open_model(run, Recogniser, ModelChoice("cpu", lm_weight=-1))
     with pytest.raises(InputError, match="no n-gram; train one with decode.lm_order=4, name one with --lm"):
-        Recogniser.load(tiny_model, "cpu", lm_weight=0.5)
-    assert Recogniser.load(tiny_model, "cpu", lm_weight=0).method == "best path"
+        open_model(tiny_model, Recogniser, ModelChoice("cpu", lm_weight=0.5))
+    assert open_model(tiny_model, Recogniser, ModelChoice("cpu", lm_weight=0)).method == "best path"
 
 
 def test_evaluation_takes_the_weight_as_a_setting(model: Recogniser, tiny_model: Path) -> None:
     """With and without; without, it is that of the same model that never had one."""
     ours = score_split(model, "dev", [], Recorder(), "evaluating")
     without = score_split(model, "dev", ["decode.lm_weight=0"], Recorder(), "evaluating")
-    plain = score_split(Recogniser.load(tiny_model, "cpu"), "dev", [], Recorder(), "evaluating")
+    plain = score_split(open_model(tiny_model, Recogniser, ModelChoice("cpu")), "dev", [], Recorder(), "evaluating")
     assert "n-gram" in ours.protocol and "best path;" in without.protocol == plain.protocol
     assert without.counts == plain.counts
     strong = score_split(model, "dev", ["decode.lm_weight=5"], Recorder(), "evaluating")

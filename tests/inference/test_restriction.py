@@ -14,6 +14,7 @@ from speechctc.inference.restriction import POWER, RARE, RequestedPhones, find_r
 from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import FREQUENCIES
 from speechctc.model.numpy_net import log_softmax
+from speechctc.stages.open_model import ModelChoice, open_model
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song
 from tests.train_helpers import Recorder
@@ -32,7 +33,7 @@ def wanted(text: str) -> RequestedPhones:
 
 
 def test_posteriors_are_those_given_the_inventory_in_a_language_with_other_frequencies(tiny_model: Path) -> None:
-    whole, counts = Recogniser.load(tiny_model, "cpu"), [90, 5, 40, 0]
+    whole, counts = open_model(tiny_model, Recogniser, ModelChoice("cpu")), [90, 5, 40, 0]
     whole = whole.replaced(checkpoint=replace(whole.checkpoint, lm=None, facts={FREQUENCIES: counts}))
     samples = sing(SONG, np.random.default_rng(1))[0]
     before = np.exp(log_softmax(whole.logits(samples, 16000)).astype(np.float64))
@@ -60,7 +61,7 @@ def test_only_phones_of_the_inventory_are_heard_or_named(speechctc: Command, bes
 
 
 def test_what_is_no_ipa_or_empty_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    model = Recogniser.load(tiny_model, "cpu")
+    model = open_model(tiny_model, Recogniser, ModelChoice("cpu"))
     for text, said in (("low t5 qq#", "neither IPA nor labels of the model: t5, qq#"), ("ǃ", "none of its phones")):
         with pytest.raises(InputError, match=said):
             restrict(model, wanted(text), Recorder())
@@ -109,7 +110,7 @@ def test_where_an_inventory_is_from(tiny_model: Path, tmp_path: Path) -> None:
         (plain, ("low", "high", "top")),
         (tmp_path / "features", ("low", "ɛ̃")),
         (tmp_path / "corpus.tsv", ("p", "a", "t")),
-        (tiny_model, Recogniser.load(tiny_model, "cpu").phones),
+        (tiny_model, open_model(tiny_model, Recogniser, ModelChoice("cpu")).phones),
         ("a  i\tu", ("a", "i", "u")),
         ("a, i, u", ("a", "i", "u")),
         ("a", ("a",)),
@@ -124,7 +125,7 @@ def test_where_an_inventory_is_from(tiny_model: Path, tmp_path: Path) -> None:
 
 
 def test_phones_of_a_model_that_writes_no_ipa_are_the_nearest_and_named() -> None:
-    model, recorder = Recogniser.load("english", "cpu"), Recorder()
+    model, recorder = open_model("english", Recogniser, ModelChoice("cpu")), Recorder()
     some = restrict(model, wanted("pʰ a i u t aɪ"), recorder)
     assert any("heard as the nearest" in said and "pʰ as p" in said for said in recorder.said)
     assert {"p", "iy", "uw", "t", "ay"} <= set(some.phones) and "m" not in some.phones and len(some.phones) < 10
@@ -139,7 +140,7 @@ def test_phones_of_a_model_that_writes_no_ipa_are_the_nearest_and_named() -> Non
 
 
 def test_phones_that_are_heard_as_others_are_named() -> None:
-    model, recorder = Recogniser.load("ipa", "cpu"), Recorder()
+    model, recorder = open_model("ipa", Recogniser, ModelChoice("cpu")), Recorder()
     own, other = ("tʃ", "t͡ʃ") if "tʃ" in model.phones else ("t͡ʃ", "tʃ")
     some = restrict(model, wanted(f"p ɡ aː a ɠ i {other}"), recorder)
     assert set(some.phones) == {"p", "ɡ", "a", "i", other}
@@ -159,7 +160,7 @@ def test_phones_that_are_heard_as_others_are_named() -> None:
     ],
 )
 def test_what_a_list_spells_otherwise_is_written_as_there(listed: str, phones: str) -> None:
-    model = Recogniser.load("ipa", "cpu")
+    model = open_model("ipa", Recogniser, ModelChoice("cpu"))
     some = restrict(model, wanted(listed), Recorder())
     assert sorted(some.phones) == sorted(phones.split())
     own = restrict(model, wanted(listed)._replace(own=False), Recorder())
@@ -169,7 +170,7 @@ def test_what_a_list_spells_otherwise_is_written_as_there(listed: str, phones: s
 
 
 def test_marks_and_remarks_of_a_list_are_left_out_and_brackets_are_read() -> None:
-    model, recorder = Recogniser.load("ipa", "cpu"), Recorder()
+    model, recorder = open_model("ipa", Recogniser, ModelChoice("cpu")), Recorder()
     some = restrict(model, wanted("p t a˥ ˥˧ ˈ : /s/ [x] (ʃ) (rare) / /m n/"), recorder)
     assert set(some.phones) == {"p", "t", "a", "s", "x", "ʃ", "m", "n"}
     assert any("left out" in said and said.endswith(": ˥˧, ˈ, :, (rare)") for said in recorder.said)
@@ -178,7 +179,7 @@ def test_marks_and_remarks_of_a_list_are_left_out_and_brackets_are_read() -> Non
 
 
 def test_capitals_and_other_notations_are_asked_about() -> None:
-    model = Recogniser.load("ipa", "cpu")
+    model = open_model("ipa", Recogniser, ModelChoice("cpu"))
     for text, asked in [
         ("P T A", r"did you mean p or ʋ \(P\), t or θ \(T\), a or ɑ \(A\)\?"),
         ("p t_h tsh @", r"neither IPA .* t_h, tsh, @; did you mean tʰ \(t_h\), tsʰ \(tsh\), ə \(@\)\?"),

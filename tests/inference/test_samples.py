@@ -18,6 +18,7 @@ from speechctc.inference import decoder
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.stages.open_model import ModelChoice, open_model
 from tests.tiny_model import sing, write_song
 from tests.tones import HERTZ, PHONES, RATE
 
@@ -127,7 +128,7 @@ def test_types_are_shipped() -> None:
 def test_no_phones_are_found_where_decoding_finds_none(model: Recogniser, tiny_model: Path, tmp_path: Path) -> None:
     steps = np.arange(4 * RATE) / RATE
     soundfile.write(tmp_path / "hum.wav", 0.4 * np.sin(2 * np.pi * HERTZ["mid"] * steps), RATE)
-    ungated = Recogniser.load(tiny_model / "best", "cpu", min_modulation_db=0)
+    ungated = open_model(tiny_model / "best", Recogniser, ModelChoice("cpu", min_modulation_db=0))
     assert ungated.log_posteriors(tmp_path / "hum.wav").argmax(1).any()
     assert not model.log_posteriors(tmp_path / "hum.wav").argmax(1).any()
     assert model.decode(tmp_path / "hum.wav").phones == ()

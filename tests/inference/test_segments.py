@@ -63,6 +63,12 @@ def test_the_clock_counts_from_the_middle_of_the_first_window() -> None:
     assert odd.step == 110 / 11025  # whole samples
 
 
+def test_the_frame_of_a_time_is_the_first_that_is_not_before_it() -> None:
+    times = np.random.default_rng(1).uniform(-0.1, 3.0, 500)
+    centres = [CLOCK.seconds(k) for k in range(200)]
+    assert [CLOCK.frame(time) for time in times] == np.searchsorted(centres, times).tolist()
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_change_point_is_the_best_of_all_splits(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -14,6 +14,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.stages.decode import decode
+from speechctc.stages.open_model import ModelChoice, open_model
 from tests.train_helpers import Recorder
 
 
@@ -23,7 +24,7 @@ def phones(count: int, confidence: float) -> list[Segment]:
 
 @pytest.fixture(scope="module")
 def english() -> Recogniser:
-    return Recogniser.load("english", "cpu")
+    return open_model("english", Recogniser, ModelChoice("cpu"))
 
 
 def test_only_many_unsure_phones_are_a_reason_to_doubt(english: Recogniser) -> None:
@@ -46,7 +47,7 @@ def test_recordings_count_together_and_failures_pass(english: Recogniser) -> Non
 
 
 def test_without_the_ngram_the_limit_is_another_and_no_advice_on_it_is_given() -> None:
-    doubt = Doubt(Recogniser.load("english", "cpu", lm_weight=0))
+    doubt = Doubt(open_model("english", Recogniser, ModelChoice("cpu", lm_weight=0)))
     list(doubt.seen(phones(MIN_PHONES, (MIN_CONFIDENCE + MIN_CONFIDENCE_WITHOUT_LM) / 2)))
     assert "another language" in doubt.note() and "--lm-weight" not in doubt.note()
 

@@ -21,8 +21,8 @@ from speechctc.inference.goodness import RANKS, Goodness, Usual
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.transcript import Unit, parse_phones
-from speechctc.stages.align import choose_placing
 from speechctc.stages.export import about_model, export, packed_words
+from speechctc.stages.transcript_reader import ReadingOptions, TranscriptReader
 from tests.pages.node import run_node
 from tests.pages.test_web_modules import LOADED, PHONES, babble, random_model
 
@@ -71,10 +71,10 @@ def assert_scores_alike(recogniser: Recogniser, samples: Any, phones: list[str],
 
 def assert_words_alike(recogniser: Recogniser, samples: Any, text: str, dictionary: Path, folder: Path) -> Recognition:
     """Check the phones and words of a transcript of words; return those of Python."""
-    placing = choose_placing(recogniser.inventory, "words", dictionary, None, False, None, keep=False)
-    assert placing.pronouncer
-    units = [Unit(word.text, word.pronunciations) for word in placing.pronouncer.read(text)]
-    options = AlignOptions(silences=placing.silences, judge=recogniser.goodness.scores)
+    reader = TranscriptReader(recogniser.inventory, ReadingOptions("words", dictionary, keep=False))
+    assert reader.pronouncer
+    units = [Unit(word.text, word.pronunciations) for word in reader.pronouncer.read(text)]
+    options = AlignOptions(silences=reader.silences, judge=recogniser.goodness.scores)
     expected = recogniser.place(samples, tuple(units), recogniser.config.features.sample_rate, options=options)
     packed = packed_words(dictionary, recogniser.inventory, Reporter(quiet=True))
     found = scored(folder, recogniser, samples, text, gzip.decompress(packed).decode())

@@ -60,8 +60,8 @@ def test_a_process_that_may_be_damaged_reads_nothing_more(reader: Reader) -> Non
 
 
 def test_a_text_that_takes_too_long_is_given_up(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(espeak_process, "SECONDS", 0.2)
-    with pytest.raises(InputError, match="did not end within 0 s"):
+    with monkeypatch.context() as patch, pytest.raises(InputError, match="did not end within 0 s"):
+        patch.setattr(espeak_process, "SECONDS", 0.2)
         _process().read("gmw/en-US", "<break/>" * 4000)  # at once, it takes half a minute
     assert phones(reader, "sheep") == ["ʃ", "iː", "p"]
 

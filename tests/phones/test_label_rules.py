@@ -21,10 +21,10 @@ from speechctc.phones.label_rules import (
     are_strings,
     choose_folding,
     divide_phone,
-    kind_of,
     parse_folding,
     segment_ipa,
 )
+from speechctc.phones.marks import kind_of
 
 
 @pytest.mark.parametrize("text", ["r\tɹ\r\ntʃ\tt ʃ\n\nsp\t\n", "\ufeffr;ɹ\ntʃ;t ʃ\nsp;\n", "r,ɹ\ntʃ,t ʃ\nsp\n"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from speechctc.phones.inventory import CMU39, TIMIT61
-from speechctc.phones.nonspeech import ANY, NonSpeech, kind_of_phone
+from speechctc.phones.nonspeech import NonSpeech
+from speechctc.phones.nonspeech_labels import ANY, kind_of_phone
 
 PAUSES = (
     "## SENT-END (0.5) (.) (...) (2) (1,5s) [pause] (Pause) <p:> <eps> <sil> <SIL> sil"

@@ -9,13 +9,12 @@ import pytest
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus_builder import CorpusBuilder
-from speechctc.phones import notations
+from speechctc.phones import praat as praat_symbols
 from speechctc.phones.articulation import SOUNDS
 from speechctc.phones.inventory import CMU39, TIMIT61, nfc
 from speechctc.phones.label_rules import LabelRules
 from speechctc.phones.notations import (
     choose_symbols,
-    from_praat,
     from_xsampa,
     is_xsampa,
     mixed_notations,
@@ -23,6 +22,7 @@ from speechctc.phones.notations import (
     to_xsampa,
     xsampa_in_ipa,
 )
+from speechctc.phones.praat import from_praat
 
 KNOWN = {  # from Wells (1995)
     "p": "p", "ʈ": "t`", "ɟ": "J\\", "ɢ": "G\\", "ʔ": "?", "ɱ": "F", "ŋ": "N", "ʙ": "B\\", "ɾ": "4", "ɸ": "p\\",
@@ -171,15 +171,15 @@ def test_few_labels_are_xsampa_where_all_can_be_and_one_is_no_ipa() -> None:
 def test_praats_symbols_are_what_praat_shows() -> None:
     praat = pytest.importorskip("parselmouth.praat")
     grid = praat.call("Create TextGrid", 0, 1, "a", "")
-    assert len(notations._praat()) > 400
-    for signs in notations._praat():
+    assert len(praat_symbols._praat()) > 400
+    for signs in praat_symbols._praat():
         praat.call(grid, "Set interval text", 1, 1, f"a\\{signs}e")
         praat.call(grid, "Convert to Unicode")
         assert list(from_praat([f"a\\{signs}e"])) == [praat.call(grid, "Get label of interval", 1, 1)]
 
 
 def test_praats_symbols_are_read_all_or_none_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    notations.tell_of_praat.cache_clear()
+    praat_symbols.tell_of_praat.cache_clear()
     assert list(from_praat(["i\\:f", "d\\zh", "a", "t\\li\\sh"])) == ["iː", "dʒ", "a", "t͡ʃ"]
     assert list(from_praat(["\\ae"])) == ["æ"]
     xsampa = ["r\\", "h\\u:l", "a"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from speechctc.config.load import load_config
+import speechctc as package
+from speechctc.cli import training
+from speechctc.config.schema import Config
+from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Calibration
 from speechctc.stages.calibrate import calibrate_run, calibration_of
-from speechctc.stages.train_runs import train
+from speechctc.stages.open_model import ModelChoice, open_model
+from speechctc.stages.sweep import sweep
+from speechctc.stages.train import Trained
 from speechctc.training.runs import Run
 from tests.train_helpers import Recorder
 
@@ -26,21 +32,42 @@ def run(tiny_model: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+def by_python(config: str, run: Path) -> None:
+    package.train(config, [f"run={run}"], True, Recorder())
+
+
+def by_command(config: str, run: Path) -> None:
+    training.train_command(config, None, run, True)
+
+
+def by_a_sweep(config: str, run: Path) -> None:
+    sweep(config, ["train.lr=0.1,0.2"], run.parent, Recorder())
+
+
 @pytest.mark.parametrize("is_main", [True, False])
+@pytest.mark.parametrize("way", [by_python, by_command, by_a_sweep])
 def test_training_ends_with_the_calibration_of_its_best(
-    run: Path, is_main: bool, monkeypatch: pytest.MonkeyPatch
+    way: Callable[[str, Path], None], is_main: bool, tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speechctc.stages.train_runs.train_rank", lambda *_: (None, is_main))
+    def trained(config: Config, resume: bool, reporter: Reporter, *_: object) -> Trained:
+        return Trained(None, config.run, is_main)
+
+    for module in ("train", "sweep"):
+        monkeypatch.setattr(f"speechctc.stages.{module}.train", trained)
+    runs = [here / f"lr={rate}" for rate in (0.1, 0.2)]
+    for run in runs:
+        shutil.copytree(tiny_model, run)
     helpful = Calibration(0.9, 0.1, 0.0, 60, 0.08, 0.05, 0.5, "dev")  # the tiny model is always right
     monkeypatch.setattr("speechctc.stages.calibrate.calibration_of", lambda *_: helpful)
-    config, where = load_config("demo", [f"run={run}"]), Run(run).calibration
-    trained = train(config, True, Recorder())
-    assert (trained.calibration is not None) == where.is_file() == is_main
+    way("demo", runs[0])
+    where = Run(runs[0]).calibration
+    assert where.is_file() == is_main and Run(runs[1]).calibration.is_file() == (is_main and way is by_a_sweep)
     if is_main:
-        assert Calibration.load(run / "best") == trained.calibration
-        assert Recogniser.load(run, "cpu").goodness.usual is not None
+        assert Calibration.load(runs[0] / "best") == helpful
+        assert open_model(runs[0], Recogniser, ModelChoice("cpu")).goodness.usual is not None
         before = where.stat().st_mtime_ns
-        assert train(config, True, Recorder()).calibration is None and where.stat().st_mtime_ns == before
+        way("demo", runs[0])
+        assert where.stat().st_mtime_ns == before
 
 
 def phones_of(seed: int, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
@@ -71,13 +98,16 @@ def test_what_would_not_help_is_not_written(run: Path, monkeypatch: pytest.Monke
     recorder, worse = Recorder(), Calibration(1.0, 0.0, 0.0, 60, 0.05, 0.08, 0.5, "dev")
     monkeypatch.setattr("speechctc.stages.calibrate.calibration_of", lambda *_: worse)
     assert calibrate_run(run, recorder) == worse
-    assert not Run(run).calibration.exists() and Recogniser.load(run, "cpu").calibration == Calibration()
+    assert (
+        not Run(run).calibration.exists()
+        and open_model(run, Recogniser, ModelChoice("cpu")).calibration == Calibration()
+    )
     assert recorder.said[-1].startswith("not written: ")
 
 
 def test_a_dev_split_that_is_too_small_is_said_and_no_failure(run: Path) -> None:
     recorder = Recorder()
-    calibrated = Recogniser.load(run, "cpu")
+    calibrated = open_model(run, Recogniser, ModelChoice("cpu"))
     about = run / "best" / "checkpoint.json"
     table = run / "dev.jsonl"
     table.write_text("")

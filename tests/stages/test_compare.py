@@ -13,13 +13,14 @@ from speechctc.config.load import override, parse_config
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import compare
+from speechctc.stages.open_model import ModelChoice, open_model
 from tests.command import Command, one_line_error
 from tests.train_helpers import Recorder
 
 
 def variant(folder: Path, *settings: str, noise: float = 0.0) -> Recogniser:
     """Return the tiny model with other settings in its config, or with noise on its weights."""
-    model = Recogniser.load(folder, "cpu")
+    model = open_model(folder, Recogniser, ModelChoice("cpu"))
     config = parse_config(override(model.config.to_dict(), list(settings)), "a test")
     rng, weights = np.random.default_rng(3), model.checkpoint.weights
     noisy = {name: value + noise * rng.standard_normal(value.shape, np.float32) for name, value in weights.items()}
@@ -78,7 +79,7 @@ def test_what_cannot_be_compared(speechctc: Command, beside_latest: Path, tiny_m
 
 
 def test_only_utterances_that_both_models_can_be_scored_on_count(tiny_model: Path, beside_latest: Path) -> None:
-    model = Recogniser.load(tiny_model, "cpu")
+    model = open_model(tiny_model, Recogniser, ModelChoice("cpu"))
     table = model.config.corpus.tables.of("train")[0]
     rows = table.read_text(encoding="utf-8").splitlines()
     Path("fewer.jsonl").write_text("\n".join(row for row in rows if "high" not in row), encoding="utf-8")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from speechctc.config.load import load_config
+from speechctc.corpora.findings import Finding
 from speechctc.corpora.registry import read_corpus
-from speechctc.stages.doctor import Diagnosis, Finding, analyse_sounds, check_corpus, check_machine
+from speechctc.stages.doctor import Diagnosis, analyse_sounds, check_corpus, check_machine
 from speechctc.stages.machine import why_no_gpu
 from tests.command import Command
 from tests.stages.spoilt import FAULTS, Tones, clean
@@ -62,7 +63,7 @@ def test_a_corpus_that_cannot_be_trained_on_gives_status_1(speechctc: Command, t
 
 def test_the_machine_alone_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"torch", "processor", "CTC loss on the CPU"} <= set(check_machine().facts)
-    monkeypatch.setattr("speechctc.stages.doctor.MIN_FREE_BYTES", 2**70)
+    monkeypatch.setattr("speechctc.corpora.findings.MIN_FREE_BYTES", 2**70)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     found = check_machine("cuda", (Path("no/such/folder"),))
     assert {"disk", "no-gpu"} <= {each.kind for each in found.findings} and not found.is_possible
@@ -124,7 +125,7 @@ def test_a_loss_that_does_not_start_or_is_wrong_is_found(monkeypatch: pytest.Mon
 
 def test_train_says_in_short_what_is_found(tmp_path: Path) -> None:
     from speechctc.stages.extract import extract
-    from speechctc.stages.train_runs import train
+    from speechctc.stages.train import train
 
     tones, recorder = clean(tmp_path), Recorder()
     FAULTS["a rare phone"][0](tones)

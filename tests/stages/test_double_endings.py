@@ -9,8 +9,9 @@ from speechctc.audio.recordings import Siblings, find_recordings
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
+from speechctc.corpora.tasks import find_tasks
 from speechctc.corpora.tiers import read_textgrids
-from speechctc.corpora.transcripts import Transcript, TranscriptOptions, find_tasks
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions
 from speechctc.inference.output import OutputOptions, check_out
 from speechctc.stages.measure import _textgrids
 from speechctc.studio.document import Document

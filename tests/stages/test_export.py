@@ -28,6 +28,7 @@ from speechctc.lm.ngram import estimate
 from speechctc.model.checkpoint import load_checkpoint
 from speechctc.model.net import net_of
 from speechctc.stages.export import export
+from speechctc.stages.open_model import ModelChoice, open_model
 from tests.train_helpers import run_once
 
 LM = ("train.epochs=2", "train.lr=0.01", "decode.lm_order=3", "train.ema=0.9")
@@ -170,7 +171,7 @@ def test_a_model_without_an_ngram_takes_one_relative_to_its_own_frequencies(extr
         (here / "given", []),
         (here / "given", [here / "a.arpa"]),
     ):
-        used = with_lms(Recogniser.read(folder, "cpu"), lms, quiet).checkpoint.lm
+        used = with_lms(open_model(folder, Recogniser, ModelChoice("cpu", is_tuned=False)), lms, quiet).checkpoint.lm
         assert used is not None
         np.testing.assert_allclose(used.log_probs, expected, atol=0.02, rtol=1e-3)
     alone = load_lm(here / "given")  # as a language model of its own it has probabilities

@@ -18,7 +18,8 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.streaming import opened
 from speechctc.stages.evaluate import evaluate
 from speechctc.stages.extract import extract
-from speechctc.stages.train import train_net
+from speechctc.stages.open_model import ModelChoice, open_model
+from speechctc.stages.train import train
 from speechctc.training.batches import Split
 from tests.corpora.test_extraction_report import write_tables, write_voices
 from tests.tones import write_config
@@ -46,7 +47,7 @@ def test_training_leaves_out_what_does_not_fit_at_its_stride(tmp_path: Path) -> 
     extract(loaded, Recorder())
     assert read_split(loaded.data.dir / "train", loaded.features.model_dump(mode="json")).table.ids[0] == "u0-000"
     recorder = Recorder()
-    train_net(load_config(config, ["train.epochs=1"]), False, recorder)
+    train(load_config(config, ["train.epochs=1"]), False, recorder)
     (said,) = [line for line in recorder.said if "left out" in line]
     assert said.startswith("warning: 1 utterance left out") and said.endswith("u0-000")
 
@@ -123,10 +124,11 @@ def test_evaluate_gives_the_dev_per_of_the_last_epoch_and_says_what_was_taken_of
     settings = ["decode.dereverb=always", "train.epochs=3", f"run={tmp_path}/run"]
     loaded = load_config(config, settings)
     extract(loaded, Recorder())
-    dev = train_net(loaded, False, Recorder())
+    dev = train(loaded, False, Recorder()).dev
     assert dev is not None
-    scored = evaluate(Recogniser.load(tmp_path / "run" / "last", "cpu"), "dev", (), Recorder())
+    model = open_model(tmp_path / "run" / "last", Recogniser, ModelChoice("cpu"))
+    scored = evaluate(model, "dev", (), Recorder())
     assert scored.counts == dev.counts and scored.dereverberated == 4 == scored.to_dict()["dereverberated"]
     assert "reverberation or hum was taken off 4 of them first" in scored.to_text()
-    plain = evaluate(Recogniser.load(tmp_path / "run" / "last", "cpu"), "dev", ("decode.dereverb=never",), Recorder())
+    plain = evaluate(model, "dev", ("decode.dereverb=never",), Recorder())
     assert plain.dereverberated == 0 and "taken off" not in plain.to_text()

@@ -13,8 +13,9 @@ from speechctc.corpora import corpus_builder
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.extract import extract
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.split_scoring import ScoredSplit, score_split
-from speechctc.stages.train import train_net
+from speechctc.stages.train import train
 from tests.tones import write_config
 from tests.train_helpers import Recorder
 
@@ -29,7 +30,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = config.read_text(encoding="utf-8")
     config.write_text(text.replace(f"dev: {folder}/table1.jsonl", "dev: null"), encoding="utf-8")
     extract(load_config(config), Recorder())
-    train_net(load_config(config, ["train.epochs=1"]), False, Recorder())
+    train(load_config(config, ["train.epochs=1"]), False, Recorder())
     return config
 
 
@@ -55,7 +56,7 @@ def held_out(config: Path) -> set[str]:
 
 def scored(run: Path, *settings: str) -> tuple[ScoredSplit, Recorder]:
     recorder = Recorder()
-    return score_split(Recogniser.load(run, "cpu"), "dev", settings, recorder, "scoring"), recorder
+    return score_split(open_model(run, Recogniser, ModelChoice("cpu")), "dev", settings, recorder, "scoring"), recorder
 
 
 def ids(split: ScoredSplit) -> set[str]:
@@ -117,7 +118,13 @@ def test_recordings_that_were_trained_on_are_counted_by_their_content(trained: P
     rows = (trained.parent / "table0.jsonl").read_text(encoding="utf-8").replace('"id": "u', '"id": "v')
     (tmp_path / "test.jsonl").write_text(rows, encoding="utf-8")
     recorder, everything = Recorder(), len(rows.splitlines())
-    score_split(Recogniser.load(run, "cpu"), "test", [f"corpus.tables.test={tmp_path}/test.jsonl"], recorder, "")
+    score_split(
+        open_model(run, Recogniser, ModelChoice("cpu")),
+        "test",
+        [f"corpus.tables.test={tmp_path}/test.jsonl"],
+        recorder,
+        "",
+    )
     (warning,) = (line for line in recorder.said if "was trained on" in line)
     assert f"{everything - len(held_out(trained))} of the {everything} recordings of test" in warning
 

@@ -11,7 +11,7 @@ from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.pages import figures
 from speechctc.stages.plot import CurvesFile, plot
-from speechctc.stages.train_runs import train
+from speechctc.stages.train import train
 from tests.train_helpers import Recorder
 from tests.training.test_sentinel import record
 

@@ -19,6 +19,7 @@ from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.stages import report
 from speechctc.stages import report as report_tables
 from speechctc.stages.evaluate import evaluation_of, score
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.report import reliability_bins, studio_command, write_report
 from speechctc.stages.split_scoring import ScoredSplit
 from tests.browser import browser, console, set_screen, wait_until
@@ -28,7 +29,7 @@ from tests.train_helpers import Recorder
 
 @pytest.fixture(scope="module")
 def model(tiny_model: Path) -> Recogniser:
-    loaded = Recogniser.load(tiny_model, "cpu")
+    loaded = open_model(tiny_model, Recogniser, ModelChoice("cpu"))
     loaded.about = "A <i>model</i>"
     return loaded
 

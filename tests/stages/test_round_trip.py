@@ -17,8 +17,9 @@ from speechctc.inference.output import OutputOptions
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.decode import decode
 from speechctc.stages.extract import extract
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.split_scoring import score_split
-from speechctc.stages.train import train_net
+from speechctc.stages.train import train
 from tests.tiny_model import Times, sing
 from tests.tones import PHONES, RATE
 from tests.train_helpers import Recorder
@@ -84,8 +85,8 @@ def test_no_symbol_changes_on_the_way_to_a_model_and_back(tmp_path: Path, kind: 
     )
     summaries = extract(config, Recorder())
     assert sum(summary.utterances for summary in summaries) == 48 and not any(s.skipped for s in summaries)
-    train_net(config, False, Recorder())
-    recogniser = Recogniser.load(tmp_path / "run", "cpu")
+    train(config, False, Recorder())
+    recogniser = open_model(tmp_path / "run", Recogniser, ModelChoice("cpu"))
     assert set(recogniser.phones) == set(SYMBOLS.values())
     assert score_split(recogniser, "test", (), Recorder(), "scoring").counts.per < 15
     out = tmp_path / "out"

@@ -19,6 +19,7 @@ from speechctc.corpora.tiers import UNCORRECTED, UNCORRECTED_FIX
 from speechctc.inference.recogniser import Recogniser
 from speechctc.phones.inventory import CMU39
 from speechctc.stages.evaluate import Evaluation, evaluation_of
+from speechctc.stages.open_model import open_model
 from speechctc.stages.split_scoring import in_notation_of, score_split
 from tests.tiny_model import write_song
 from tests.train_helpers import Recorder
@@ -52,7 +53,7 @@ def renamed(model: Path, folder: Path, names: dict[str, str]) -> Path:
 def scored(model: Path, *settings: str, symbols: str = "own") -> Evaluation:
     from speechctc.stages.evaluate import score
 
-    return score(Recogniser.load(model), "test", settings, Reporter(quiet=True), symbols)[1]
+    return score(open_model(model, Recogniser), "test", settings, Reporter(quiet=True), symbols)[1]
 
 
 @pytest.mark.parametrize("place", ["", "test"])
@@ -79,7 +80,7 @@ def test_strings_of_ipa_are_divided_unless_it_is_told_not_to(tiny_model: Path, t
 
 
 def test_labels_that_a_model_wrote_and_nobody_corrected_do_not_score_one(tiny_model: Path, tmp_path: Path) -> None:
-    folder, model = write_grids(tmp_path / "drafts", {}), Recogniser.load(tiny_model)
+    folder, model = write_grids(tmp_path / "drafts", {}), open_model(tiny_model, Recogniser)
     for grid in folder.glob("[123].TextGrid"):
         grid.unlink()
         written.write_text(grid, model.decode(grid.with_suffix(".wav")).to_textgrid())

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.audio.eaf import eaf_text
+from speechctc.audio.eaf_writer import eaf_text
 from speechctc.audio.recordings import find_recordings
 from speechctc.config.load import load_config
 from speechctc.core import written

@@ -6,7 +6,8 @@ import pytest
 from speechctc.config.schema import Config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.stages.train_runs import plan_trials, split_values, sweep, table, train
+from speechctc.stages.sweep import plan_trials, split_values, sweep, table
+from speechctc.stages.train import train
 from speechctc.training.trainer import Stopped
 from tests.command import Command
 from tests.train_helpers import Recorder
@@ -84,7 +85,7 @@ def test_a_stopped_trial_ends_the_sweep(
         raise Stopped(130)
 
     with monkeypatch.context() as once:
-        once.setattr("speechctc.stages.train_runs.train", stop)
+        once.setattr("speechctc.stages.sweep.train", stop)
         first = speechctc(*words)
     assert first.status == 130 and "the same command goes on" in first.err and not (here / "s" / "lr=0.02").exists()
     again = speechctc(*words)

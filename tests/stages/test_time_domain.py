@@ -12,8 +12,9 @@ import soundfile
 from speechctc.audio.annotations import Interval, read_tiers, textgrid_text
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.progress import Reporter
+from speechctc.corpora.tasks import find_tasks
 from speechctc.corpora.tiers import read_textgrids
-from speechctc.corpora.transcripts import Transcript, TranscriptOptions, find_tasks
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions
 from speechctc.metrics.boundary_errors import score_boundaries
 from speechctc.stages.measure import _labels
 from speechctc.studio.document import Document

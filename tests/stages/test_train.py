@@ -21,8 +21,8 @@ from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.evaluate import evaluate
-from speechctc.stages.train import Stopped, train_net
-from speechctc.stages.train_runs import train
+from speechctc.stages.open_model import open_model
+from speechctc.stages.train import Stopped, train
 from speechctc.training.batches import Batch
 from speechctc.training.runs import Run
 from speechctc.training.train_step import TrainStep
@@ -32,7 +32,7 @@ from tests.waiting import wait_for
 
 
 def test_it_learns_and_leaves_a_whole_run(extracted: Path, here: Path) -> None:
-    dev = train_net(load_config(extracted, ["run=r"]), False, Recorder())
+    dev = train(load_config(extracted, ["run=r"]), False, Recorder()).dev
     assert dev is not None and dev.counts.per < 10
     assert (here / "runs" / "latest").resolve() == here / "r"
     assert {path.name for path in (here / "r").iterdir()} == {
@@ -66,7 +66,7 @@ def test_dev_is_scored_by_the_search_that_decode_and_evaluate_use(search: str, e
     settings = ["train.epochs=2", "decode.lm_order=3", "decode.lm_weight=2", "decode.lm_bonus=4"]
     for name, more in (("n-gram", []), ("alone", ["decode.lm_weight=0"])):
         dev = score_once(extracted, here / name, *settings, *more, f"decode.search={search}")
-        assert dev.counts == evaluate(Recogniser.load(here / name / "last"), "dev", [], Recorder()).counts, name
+        assert dev.counts == evaluate(open_model(here / name / "last", Recogniser), "dev", [], Recorder()).counts, name
         counts.append(dev.counts)
     assert (counts[0] == counts[1]) == (search == "greedy")
 
@@ -109,7 +109,7 @@ def test_a_signal_saves_and_leaves_with_its_own_status(extracted: Path, here: Pa
 
 def resumed(config: Path, run: Path, *settings: str) -> list[str]:
     recorder = Recorder()
-    train_net(load_config(config, [f"run={run}", *settings]), True, recorder)
+    train(load_config(config, [f"run={run}", *settings]), True, recorder)
     return recorder.said
 
 
@@ -150,7 +150,7 @@ def test_a_loss_that_is_no_number_stops_with_the_batch_named(
 def test_the_second_stage_starts_from_the_best_weights(extracted: Path, here: Path) -> None:
     recorder = Recorder()
     settings = ["run=r", "train.epochs=2", "train.finetune.epochs=1", "train.finetune.lr=1e-12"]
-    train_net(load_config(extracted, settings), False, recorder)
+    train(load_config(extracted, settings), False, recorder)
     assert any(line.startswith("finetune: sgd") for line in recorder.said)
     best, last = (load_file(here / "r" / name / "weights.safetensors") for name in ("best", "last"))
     for name in best:

@@ -19,6 +19,7 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.features.shards import read_shard
 from speechctc.features.splits import read_split
 from speechctc.inference.recogniser import Recogniser
+from speechctc.stages.open_model import open_model
 from speechctc.studio.document import Document
 from speechctc.studio.journal import Phone
 from speechctc.studio.training import (
@@ -171,7 +172,7 @@ def test_a_round_trains_scores_and_hands_over_a_model(tmp_path: Path, tiny_model
     assert new is not None
     again.choose(new[0])
     assert again.new_model() is None and again.chosen == new[0]
-    assert set(Recogniser.load(again.models()[0]["folder"]).phones) == set(SONG)
+    assert set(open_model(again.models()[0]["folder"], Recogniser).phones) == set(SONG)
     assert {path: path.read_bytes() for path in (tmp_path / "talks").iterdir()} == before
 
 
@@ -187,7 +188,7 @@ def test_a_round_extracts_what_is_new_and_has_the_dev_of_the_last(
         remember(config, splits["dev"].marks())
         found.append((splits["dev"].table.ids, sorted(len(shard.keys) for shard in stored)))
 
-    monkeypatch.setattr("speechctc.stages.train_runs.train", note)
+    monkeypatch.setattr("speechctc.stages.train.train", note)
     for count in (8, 14):
         documents = labelled(tmp_path / "talks", count)
         Round(training.prepare(documents, tiny_model / "best", sorted(set(SONG)), 1.0)).train()

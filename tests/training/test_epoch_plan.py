@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from speechctc.training.batches import Loader
 from speechctc.training.epoch_plan import EpochPlan, Limits, Progress, ResumeState
+from tests.train_helpers import run_once
 
 LENGTHS = np.random.default_rng(3).integers(1, 90, 61)
 LABELS = np.random.default_rng(4).integers(0, 9, 61)
@@ -133,3 +137,18 @@ def test_what_patience_counts_goes_through_a_save() -> None:
         progress.score(*epoch)
     again = Progress.of(progress.to_tensors())
     assert (again.best_per, again.best_loss, again.lowest_loss) == (97.0, 62.0, 4.0)
+
+
+def test_the_plan_of_an_epoch_is_made_once(extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of dev, which has no seed, is not counted."""
+    seeds, plan = list[int | None](), Loader.plan
+
+    def counted(self: Loader, seed: int | None, *others: Any) -> EpochPlan:
+        seeds.append(seed)
+        return plan(self, seed, *others)
+
+    monkeypatch.setattr(Loader, "plan", counted)
+    run_once(extracted, here / "r", "train.epochs=2")
+    run_once(extracted, here / "r", "train.epochs=3", resume=True)
+    trained = [seed for seed in seeds if seed is not None]
+    assert len(trained) == len(set(trained)) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from speechctc.model.checkpoint import BUILT_IN, load_checkpoint, save_checkpoin
 from speechctc.model.net import build_net, net_of
 from speechctc.phones.inventory import Inventory
 from speechctc.training.initialise import find_pretrained, first_lms, first_net, load_pretrained
+from speechctc.training.trainer import Stopped
 from tests.train_helpers import Recorder, run_once, same, score_once, trainer_of
 
 
@@ -219,3 +221,18 @@ def test_a_run_from_a_model_goes_on_with_its_normalisation_and_its_ngram(extract
         same(whole, parts) and np.array_equal(one.std, other.std) and one.facts["lm_share"] == other.facts["lm_share"]
     )
     assert one.lm is not None and other.lm is not None and np.array_equal(one.lm.log_probs, other.lm.log_probs)
+
+
+def test_a_stop_before_the_first_step_leaves_nothing_so_that_the_run_begins_with_its_model_again(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_once(extracted, here / "a", "train.epochs=1", "decode.lm_order=3")
+    settings = (f"train.init_from={here / 'a'}", "train.epochs=1", "decode.lm_order=3")
+    whole = run_once(extracted, here / "whole", *settings)
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr("speechctc.training.trainer.score_dev", lambda *_: signal.raise_signal(signal.SIGINT))
+        run_once(extracted, here / "stopped", *settings)
+    assert not (here / "stopped").exists()
+    assert same(whole, run_once(extracted, here / "stopped", *settings, resume=True))
+    one, other = (load_checkpoint(here / name / "best") for name in ("whole", "stopped"))
+    assert one.facts["lm_share"] == other.facts["lm_share"] > 0

@@ -21,6 +21,7 @@ from speechctc.inference.result import Recognition
 from speechctc.lm.lstm import LstmConfig
 from speechctc.model.net import Layer
 from speechctc.stages.lm_lstm import LstmTraining
+from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.train import Stopped
 from speechctc.training.batches import BatchGatherer
 from speechctc.training.train_step import TrainStep
@@ -85,7 +86,7 @@ def heard(one: Recognition | InputError) -> list[str]:
 def test_a_language_model_on_a_gpu_is_saved_resumed_and_decodes(
     tiny_model: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recogniser = Recogniser.load(tiny_model, "cpu")
+    recogniser = open_model(tiny_model, Recogniser, ModelChoice("cpu"))
     texts = [[1, 2, 3, 4], [2, 2], [4, 1, 3]] * 4, [[1, 2, 3], [4]]
     config = LstmConfig(embedding=3, hidden=4, epochs=2, batch_size=4, precision="float32", device="cuda")
 

@@ -12,14 +12,14 @@ from safetensors.torch import load_file, save_file
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.model.checkpoint import LATEST, latest_run
-from speechctc.stages.train import train_net
+from speechctc.stages.train import train
 from speechctc.training.runs import Run, point_latest
 from tests.train_helpers import Recorder, run_once
 
 
 def fail_to_train(config: Path, run: Path, *settings: str) -> None:
     with pytest.raises(InputError):
-        train_net(load_config(config, [f"run={run}", *settings]), False, Recorder())
+        train(load_config(config, [f"run={run}", *settings]), False, Recorder())
 
 
 def test_a_failed_start_leaves_nothing_and_does_not_block_the_next(extracted: Path, here: Path) -> None:
@@ -106,7 +106,7 @@ def refused(config: Path, run: Path, here: Path, name: str, content: bytes, said
     (here / "copy" / name).write_bytes(content)
     before = {path: path.read_bytes() for path in sorted((here / "copy").rglob("*")) if path.is_file()}
     with pytest.raises(InputError, match=said):
-        train_net(load_config(config, ["run=copy", "train.epochs=2"]), True, Recorder())
+        train(load_config(config, ["run=copy", "train.epochs=2"]), True, Recorder())
     assert {path: path.read_bytes() for path in sorted((here / "copy").rglob("*")) if path.is_file()} == before
 
 

@@ -13,7 +13,7 @@ import torch
 
 from speechctc.config.load import load_config
 from speechctc.stages.extract import extract
-from speechctc.stages.train import train_net
+from speechctc.stages.train import train
 from speechctc.training.batches import TrainingData
 from speechctc.training.dev_score import constant_loss
 from speechctc.training.sentinel import NetFacts, diagnose, new_warnings
@@ -49,7 +49,7 @@ def kinds(epochs: list[dict[str, Any]]) -> list[str]:
 def trained(config: Path, *settings: str) -> tuple[list[str], list[dict[str, Any]]]:
     """Train; return what was said and the records of the epochs."""
     loaded, recorder = load_config(config, settings), Recorder()
-    train_net(loaded, False, recorder)
+    train(loaded, False, recorder)
     return recorder.said, [json.loads(line) for line in (loaded.run / "metrics.jsonl").read_text().splitlines()]
 
 

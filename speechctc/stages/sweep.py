@@ -1,4 +1,4 @@
-"""Training runs: one with curves, warnings and calibration, as ``speechctc train`` makes it, and sweeps of several."""
+"""Train every combination of some settings, one after the other."""
 
 from __future__ import annotations
 
@@ -11,95 +11,15 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from speechctc.audio.recordings import TIERS, files_below
 from speechctc.config.load import load_config
 from speechctc.config.schema import Config
 from speechctc.core import files, written
-from speechctc.core.errors import InputError, columns, first_few
+from speechctc.core.errors import InputError, columns
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
-from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
-from speechctc.corpora.label_tracks import BESIDE
-from speechctc.features.splits import read_table
-from speechctc.inference.segmenter import Calibration
 from speechctc.stages.calibrate import calibrate_run
-from speechctc.stages.doctor import check_counts, check_disk
-from speechctc.stages.plot import CurvesFile
-from speechctc.stages.train import train_rank
-from speechctc.training.dev_score import DevScore
-from speechctc.training.records import Callbacks
+from speechctc.stages.train import train
 from speechctc.training.runs import point_latest
-from speechctc.training.trainer import Trainer
-
-
-class Trained(NamedTuple):
-    """The result of training.
-
-    Attributes
-    ----------
-    dev : DevScore or None
-        The last score on dev; None if all epochs were done before.
-    calibration : Calibration or None
-        The new calibration of ``best/``; None if there was one already, dev is too small, or another process of several
-        computes it.
-    run : Path
-        The folder of the run.
-    """
-
-    dev: DevScore | None
-    calibration: Calibration | None
-    run: Path
-
-
-def train(
-    config: Config,
-    resume: bool,
-    reporter: Reporter,
-    callbacks: Callbacks = Callbacks(),  # noqa: B008 - immutable
-) -> Trained:
-    """Train the config's net on the features in ``data.dir``, and calibrate ``best/`` on dev.
-
-    Raises as `stages.train.train_net` does.
-    """
-    curves = CurvesFile(config.run / "curves.png", config.train.curves)
-
-    def before(trainer: Trainer) -> None:
-        warn(trainer)
-        reporter.note(*filter(None, [curves.note]))
-
-    dev, is_main = train_rank(config, resume, reporter, curves.update, before, callbacks)
-    return Trained(dev, calibrate_run(config.run, reporter) if is_main else None, config.run)
-
-
-def warn(trainer: Trainer) -> None:
-    """Say in a line each what the doctor finds at once."""
-    data = trainer.data
-    test = attempt(read_table, trainer.config.data.dir / "test")
-    tables = {split: each.table for split, each in data.features.items()}
-    tables |= {} if isinstance(test, InputError) else {"test": test}
-    counts = {split: table.count_phones() for split, table in tables.items()}
-    found = [*check_counts(counts), *check_disk((trainer.config.run,))]
-    trainer.reporter.warn(*(finding.to_line() for finding in found))
-    if repeated := repeats_note("dev", *data.repeated):
-        trainer.reporter.warn(repeated)
-    if newer := _changed_labels(trainer.config):
-        what = f"newer than the features: {first_few(newer, 3)}; the net learns the labels of before"
-        trainer.reporter.warn(f"{what}; if any changed, run speechctc extract first, which makes only what is new")
-    if found:
-        trainer.reporter.note("speechctc doctor with this config says why that matters, and looks further")
-
-
-def _changed_labels(config: Config) -> list[str]:
-    """Return the tables and files of tiers that are newer than the features."""
-    corpus, made = config.corpus, config.data.dir / PHONES_FILE
-    if not made.exists():
-        return []
-    paths = [path for split in SPLITS for path in corpus.tables.of(split)]
-    if corpus.root and corpus.kind in ("textgrid", "elan", "labels"):
-        endings = BESIDE if corpus.kind == "labels" else TIERS
-        paths += [path for path in files_below(corpus.root) if path.suffix.lower() in endings]
-    extracted = made.stat().st_mtime
-    return sorted(str(path) for path in paths if path.exists() and path.stat().st_mtime > extracted)
 
 
 @dataclass(frozen=True)
@@ -159,7 +79,7 @@ def sweep(config: str, settings: Sequence[str], folder: Path, reporter: Reporter
     for number, (trial, own) in enumerate(configs.items(), start=1):
         written.refuse_linked_folder(trial.run)
         reporter.note(f"trial {number} of {len(trials)}: {trial.name}")
-        problem = attempt(lambda own: train(own, True, reporter), own)
+        problem = attempt(lambda own: _train(own, reporter), own)
         per, epoch = _best(trial.run / "best")
         why = str(problem) if isinstance(problem, InputError) else None
         why = why or (None if per is not None else "ended before an epoch was scored")
@@ -174,6 +94,12 @@ def sweep(config: str, settings: Sequence[str], folder: Path, reporter: Reporter
     if outcomes[0].per is not None:
         point_latest(outcomes[0].trial.run)
     return outcomes
+
+
+def _train(config: Config, reporter: Reporter) -> None:
+    """Train and calibrate a trial."""
+    if train(config, True, reporter).is_main:
+        calibrate_run(config.run, reporter)
 
 
 def plan_trials(settings: Sequence[str], folder: Path) -> tuple[list[str], list[Trial]]:
