@@ -52,26 +52,36 @@ class Recording(NamedTuple):
         return named(self.place, self.channel)
 
 
-class Listed(NamedTuple):
-    """Recordings named one by one, each by its path and its address or "", below a folder that all are in."""
+class Found(NamedTuple):
+    """A recording that was named, the name of its results with the ending, the folder named or its own, an address."""
 
-    entries: tuple[tuple[Path, str], ...]
-    root: Path
+    path: Path
+    name: Path
+    place: Path
+    address: str = ""
+
+
+class Listed(NamedTuple):
+    """Recordings named one by one; the names of their results begin below the folder that all are in."""
+
+    entries: tuple[Found, ...]
 
     @classmethod
     def of(cls, named: Iterable[str]) -> Listed:
         """Return recordings of these paths and addresses."""
-        entries, taken = list[tuple[Path, str]](), set[Path]()
+        entries, taken = list[tuple[Path, str]](), set[str]()
         for text in named:
             address = address_of(text)
-            path = Path(name_of_address(address)) if address else Path(text)
-            if address and path in taken:  # it asks a server for something else under the same name
-                path = next(each for each in map(path.with_stem, numbered(path.stem)) if each not in taken)
-            taken.add(path)
+            path = Path(name_of_address(address) if address else text)
+            if address and str(path) in taken:  # it asks a server for something else under the same name
+                path = next(each for each in map(path.with_stem, numbered(path.stem)) if str(each) not in taken)
+            taken.add(str(path))
             entries.append((path, address))
-        folders = {os.path.dirname(os.path.abspath(path)) for path, _ in entries}
-        root = Path(os.path.commonpath(folders)) if folders else Path()
-        return cls(tuple(entries), root)
+        whole = [os.path.abspath(path) for path, _ in entries]
+        root = os.path.commonpath(set(map(os.path.dirname, whole))) if whole else ""
+        start, place = len(os.path.join(root, "")), Path(root)
+        names = (Path(each[start:]) for each in whole)
+        return cls(tuple(Found(path, name, place, at) for (path, at), name in zip(entries, names, strict=True)))
 
 
 # What a command names: a file, a folder or a pattern; several recordings of a list; or one that was found.
@@ -90,51 +100,46 @@ def find_recordings(arguments: Iterable[Named], channel: Channel | None = None) 
     InputError
         A folder without recordings, or a pattern that no file matches.
     """
-    found: dict[Path, Recording] = {}
-    places: dict[Path, Path] = {}
     arguments = list(arguments)
     if known := [each for each in arguments if isinstance(each, Recording)]:
         return known
+    entries: dict[Path, Found] = {}
     for argument in (each for each in arguments if not isinstance(each, Recording)):
-        for path, below, address in _expand(argument):
-            name = Path(os.path.relpath(path, below)) if address is not None else path.relative_to(below or path.parent)
-            named = name.with_suffix("") if name.suffix else name
-            found.setdefault(path, Recording(path, named, address=address or ""))
-            places.setdefault(path, below or path.parent)
-    speakers = _speakers(found.values(), places)
-    stems = Counter((path.with_suffix(""), path.suffix.lower() in ENDINGS) for path in found)
-
-    def is_shared(path: Path) -> bool:
-        sound = path.suffix.lower() in ENDINGS
-        return stems[path.with_suffix(""), sound] > 1 or (not sound and stems[path.with_suffix(""), True] > 0)
-
-    return [
-        each._replace(
-            name=each.name.with_name(path.name) if is_shared(path) else each.name,
-            channel=channel,
-            speaker=speakers[path],
-        )
-        for path, each in found.items()
-    ]
+        for entry in _expand(argument):
+            entries.setdefault(entry.path, entry)
+    speakers = _speakers(list(entries.values()))
+    kinds = [_kind(path) for path in entries]
+    stems = Counter(kinds)
+    recordings = list[Recording]()
+    for entry, (stem, is_sound), speaker in zip(entries.values(), kinds, speakers, strict=True):
+        is_shared = stems[stem, is_sound] > 1 or (not is_sound and stems[stem, True] > 0)
+        name = entry.name if is_shared or not entry.name.suffix else entry.name.with_suffix("")
+        recordings.append(Recording(entry.path, name, channel, speaker, entry.address))
+    return recordings
 
 
-def _speakers(recordings: Iterable[Recording], places: Mapping[Path, Path]) -> dict[Path, str]:
-    """Return the speaker of each recording; `places` are the folders that were named, or those of files."""
-    own = {each.path: speaker_of(each.name) for each in recordings}
-    whole = {place: Path(os.path.abspath(place)) for place in places.values()}
+def _kind(path: Path) -> tuple[str, bool]:
+    """Return a path without its ending, and whether that is of sound."""
+    ending, text = path.suffix, str(path)
+    return text.removesuffix(ending), ending.lower() in ENDINGS
+
+
+def _speakers(entries: Sequence[Found]) -> list[str]:
+    """Return the speaker of each recording."""
+    own = [speaker_of(each.name) for each in entries]
+    whole = {place: Path(os.path.abspath(place)) for place in {each.place for each in entries}}
     shared = Counter(place.name for place in set(whole.values()))
     users = defaultdict[str, set[Path]](set)
-    for path, speaker in own.items():
-        users[speaker].add(whole[places[path]])
+    for entry, speaker in zip(entries, own, strict=True):
+        users[speaker].add(whole[entry.place])
 
-    def named(path: Path) -> str:
-        place, speaker = places[path], own[path]
+    def named(entry: Found, speaker: str) -> str:
         if len(users[speaker]) == 1:
             return speaker
-        name = whole[place].name
-        return speaker_of(Path(name if shared[name] == 1 else place, speaker, path.name))
+        name = whole[entry.place].name
+        return speaker_of(Path(name if shared[name] == 1 else entry.place, speaker, entry.path.name))
 
-    return {path: named(path) for path in own}
+    return list(map(named, entries, own))
 
 
 def speaker_of(name: Path) -> str:
@@ -208,25 +213,22 @@ def _is_hidden(below: Path) -> bool:
     return any(part.startswith(".") for part in below.parts)
 
 
-def _expand(argument: Path | Listed) -> list[tuple[Path, Path | None, str | None]]:
-    """Return the files that an argument names, each with the folder it was found in, or None if it was named itself.
-
-    And for a list, the address, or "".
-    """
+def _expand(argument: Path | Listed) -> Sequence[Found]:
+    """Return the files that an argument names."""
     if isinstance(argument, Listed):
-        return [(path, argument.root, address) for path, address in argument.entries]
+        return argument.entries
     if os.path.isdir(argument):
         files, others = _scan(argument)
         if not files:
             looked = f"(looked for {'; '.join([' '.join(ENDINGS), *others])})"
             raise InputError(f"{argument}: no recordings in this folder {looked}", "name another folder, or files")
-        return [(path, argument, None) for path in files]
+        return [Found(path, path.relative_to(argument), argument) for path in files]
     if glob.has_magic(str(argument)) and not os.path.exists(argument):
         matches = sorted(glob.glob(str(argument), recursive=True))
         if not matches:
             raise InputError(f"{argument}: no file matches this pattern", "check the path, and where you are")
         return [entry for match in matches for entry in _expand(Path(match))]
-    return [(argument, None, None)]
+    return [Found(argument, Path(argument.name), argument.parent)]
 
 
 def ids(recordings: Sequence[Recording]) -> list[str]:
