@@ -334,6 +334,7 @@ class DataConfig(Section):
     workers: int = Field(0, ge=0, le=256, description="extraction processes; 0: one for each core")
     cluster: str = ""
     """scheduler of a Dask cluster that extracts, as tcp://HOST:8786; empty: this machine"""
+    cluster_wait: float = Field(600.0, ge=0, description="longest time without a worker of the cluster, s")
     chunk_mib: int = Field(256, ge=1, description="features on the device at a time, MiB")
 
 
