@@ -288,7 +288,7 @@ def find_tasks(
             reporter.note(*chosen_outside(given, _base(given), (task.recording.path for task in tasks)))
         return _noted(tasks, reporter)
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
-        arguments = [find_media(given, read_eaf(given).media)[0]]
+        arguments = [find_media(given, read_eaf(given).media)]
         reporter.note(*chosen_outside(given, given.parent, arguments))
     is_of_many = given is not None and given.suffix.lower() in OF_MANY
     if given is not None and is_of_many and not arguments:
