@@ -289,7 +289,7 @@ def find_tasks(
             reporter.note(*chosen_outside(given, _base(given), (task.recording.path for task in tasks)))
         return _noted(tasks, reporter)
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
-        media = find_media(given, read_eaf(given).media)[0]
+        media = find_media(given, read_eaf(given).media)
         arguments = [media]
         reporter.note(*chosen_outside(given, given.parent, [media]))
     is_of_many = given is not None and given.suffix.lower() in OF_MANY

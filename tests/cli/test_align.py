@@ -79,7 +79,7 @@ def test_a_table_of_transcripts(speechctc: Command, here: Path) -> None:
 
 
 def test_phones_with_marks_that_the_model_does_not_write_are_kept(speechctc: Command, here: Path) -> None:
-    """They are placed as the nearest, a diphthong as its vowels; words and other labels are refused."""
+    """They are placed as the nearest, a diphthong as its vowels, two phones as both; words and others are refused."""
     write_song(here / "a.wav", ["low", "mid", "high", "top", "mid"])
     names = {"low": "h", "mid": "a", "high": "ʊ", "top": "ts"}
     renamed(find_checkpoint(None).parent, here / "model", names)
@@ -94,7 +94,9 @@ def test_phones_with_marks_that_the_model_does_not_write_are_kept(speechctc: Com
     said, marked = aligned("h aːʊ tsʰ ã")
     assert "labels are kept; the model hears aːʊ as a ʊ, tsʰ as ts, ã as a" in said
     assert marked == [h, ("aːʊ", a[1], u[2]), ("tsʰ", *ts[1:]), ("ã", *last[1:])]
-    for unlike in ("he", "QQ"):
+    said, (_, *row, _) = aligned("h aʊts a")
+    assert "aʊts as a ʊ ts" in said and row == [("aʊts", a[1], ts[2])]
+    for unlike in ("hats", "QQ"):
         assert f"the label {unlike!r} is not in the phone set" in aligned(f"h aː {unlike} ts a")[0]
 
 
