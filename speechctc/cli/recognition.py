@@ -223,6 +223,9 @@ class Transcribed(Recordings):
     refine: Annotated[bool, Option("--refine/--no-refine", help=
         "Place boundaries by the boundary model that train-boundaries has put beside the model, if there is "
         "one.")] = True
+    shift: Annotated[bool, Option("--shift/--no-shift", help=
+        "Move these boundaries to where hand-made ones usually lie, by 27 numbers of the model english that are "
+        "statistics of TIMIT (CC BY-NC-SA). --no-shift does without these numbers.")] = True
     intervals: Annotated[bool, Option("--intervals", help=
         "A TextGrid gets a tier of points: each boundary, and between which times it lies with a probability of 95 %. "
         "JSON always has them.")] = False
@@ -330,6 +333,7 @@ def _load(given: Align | ScorePhones, language: str | None, is_ipa: bool) -> Rec
     device, dereverb = opt.Device.cpu if given.cluster else given.device, given.dereverb and given.dereverb.value
     place = _suited(given.model, language, is_ipa=is_ipa)
     recogniser = opt.open_model(place, Recogniser, device, inventory=inventory, dereverb=dereverb)
+    recogniser = recogniser if given.shift else recogniser.unshifted()
     recogniser.boundaries = recogniser.boundaries if given.refine else None
     if given.intervals and recogniser.boundaries is None:
         raise InputError("--intervals needs a boundary model", "leave --no-refine out, or train-boundaries first")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -427,7 +427,21 @@ def check_labels_command(given: CheckLabels) -> None:
         write_page(page, suspects_page(checked, recogniser, given.examples, reporter), given.overwrite)
 
 
+def _show_sources(model: Path, json_file: Path | None, overwrite: bool) -> None:
+    """Print what a model was made from."""
+    from speechctc.stages.sources import sources_of, sources_text
+
+    check_places(overwrite, json_file)
+    found = sources_of(opt.find_model(model))
+    show_scores(sources_text(found), [asdict(each) for each in found], json_file, overwrite)
+
+
 # fmt: off
+SourcesOf = Annotated[Path | None, Argument(metavar="[MODEL]", help=
+    "Draw nothing, but print from which sources this model was made, and their licences: a bundled model, or the "
+    "folder of a run or of a model.")]
+SourcesFile = Annotated[Path | None, Option("--json", metavar="FILE", help=
+    "With MODEL: also write the sources to this JSON file.")]
 Looked = Annotated[Path | None, Option("--audio", metavar="FILE", help=
     "A recording to look at; of a longer one, the first 20 s.")]
 Saliency = Annotated[str | None, Option("--phone", metavar="PHONE", help=
@@ -436,6 +450,8 @@ Saliency = Annotated[str | None, Option("--phone", metavar="PHONE", help=
 
 
 def inspect_command(
+    sources_of: SourcesOf = None,
+    json_file: SourcesFile = None,
     model: opt.ModelOrBundled = None,
     audio: Looked = None,
     layer: Annotated[str, Option(metavar="NAME", help="The layer whose maps and units to draw: dense2.")] = "conv1",
@@ -445,11 +461,17 @@ def inspect_command(
     track: opt.Track = None,
     overwrite: opt.Overwrite = False,
 ) -> None:
-    """Draw the inside of a model as PNG files and a page.
+    """Draw the inside of a model as PNG files and a page, or print what it was made from.
 
     The first filters; with a recording also feature maps, how often each maxout piece wins, the functions of units,
     posteriors over time, and the saliency of a phone.
     """
+    if sources_of is not None:
+        if model is not None or audio is not None:
+            raise InputError("MODEL prints sources, and --model or --audio draws", "leave out one of them")
+        return _show_sources(sources_of, json_file, overwrite)
+    if json_file is not None:
+        raise InputError("--json has sources, and no MODEL is named", "name one: speechctc inspect english --json FILE")
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.inspect import inspect, write_pictures
 
