@@ -60,9 +60,18 @@ def test_the_site_can_be_read_and_searched_from_a_disk(site: Path) -> None:
         set_screen(driver, 1200, dark=False)
         field = driver.find_element("css selector", ".md-search__input")
         driver.execute_script("arguments[0].focus()", field)
-        field.send_keys("blank")
-        wait_until(driver, "document.querySelectorAll('.md-search-result__item').length > 2")
+        field.send_keys("a boundary")
+        count = "parseInt(document.querySelector('.md-search-result__meta').textContent)"
+        pages = len(list(site.rglob("*.html")))
+        wait_until(driver, f"{count} > 2 && {count} < {pages / 2}")  # "a" begins a word of every page
         assert console(driver) == []
+
+
+def test_the_first_page_shows_what_to_type_and_what_comes(site: Path) -> None:
+    first = (site / "index.html").read_text(encoding="utf-8")
+    shown = first.partition("<h2")[0]
+    assert "pip install" in shown and "speechctc decode" in shown and "sh iy hh ae" in shown and "<img" in shown
+    assert "content.code.copy" in first and 'class="md-footer__link md-footer__link--next"' in first
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.0, 1.7])
