@@ -34,9 +34,9 @@ class Media(NamedTuple):
         return _name(self.url) or _name(self.relative)
 
     @property
-    def stem(self) -> str:
-        """The name of the recording without its ending."""
-        return Path(self.name).stem
+    def names(self) -> set[str]:
+        """The names of the recording by both addresses, without differences of letter case and Unicode form."""
+        return {nfc(name).casefold() for name in (_name(self.url), _name(self.relative)) if name}
 
 
 class Eaf(NamedTuple):
@@ -246,11 +246,11 @@ def origin_of(path: Path, media: Sequence[Media], recording: Path) -> tuple[floa
     """Return the time in a recording where 0 s is in ELAN, and what the user should know about it, or ``""``.
 
     A file links to the recording by its name, or by its name with another ending: that of a sound file before that of
-    a video. A recording that it does not link to begins at 0.
+    a video. Letter case is ignored. A recording that it does not link to begins at 0.
     """
-    ranked = sorted(media, key=lambda each: each.name.lower().endswith(CONTAINERS))
-    named = [each for each in ranked if nfc(each.name) == nfc(recording.name)]
-    named = named or [each for each in ranked if nfc(each.stem) == nfc(recording.stem)]
+    ranked = _sounds_first(media)
+    named = [each for each in ranked if nfc(recording.name).casefold() in each.names]
+    named = named or [each for each in ranked if nfc(recording.stem).casefold() in map(_stem, each.names)]
     if not named:
         late = next((each for each in ranked if each.origin), None)
         what = f"{path}: links to {late.name} from {late.origin:g} s on, and not to {recording.name}" if late else ""
@@ -261,8 +261,8 @@ def origin_of(path: Path, media: Sequence[Media], recording: Path) -> tuple[floa
     return named[0].origin, ""
 
 
-def find_media(path: Path, media: Sequence[Media], siblings: Siblings | None = None) -> tuple[Path, float]:
-    """Return the recording of an .eaf file, and its time in seconds where 0 s is in ELAN.
+def find_media(path: Path, media: Sequence[Media], siblings: Siblings | None = None) -> Path:
+    """Return the recording of an .eaf file; `origin_of` tells where 0 s is in it.
 
     It is a linked file where that exists, under its full or its relative path; else the recording of its name, with
     any ending, beside the .eaf file; else the recording beside it with the name of the .eaf file. Sound files come
@@ -274,17 +274,20 @@ def find_media(path: Path, media: Sequence[Media], siblings: Siblings | None = N
         There is none.
     """
     siblings = siblings or Siblings()
-    ranked = sorted(media, key=lambda each: each.name.lower().endswith(CONTAINERS))
-    for each in ranked:
+    for each in _sounds_first(media):
         linked = next((place for place in _places(path, each) if os.path.isfile(place)), None)
         found = linked or siblings.find(path.parent / (each.name or path.name), ENDINGS)
         if found is not None and found.suffix.lower() in ENDINGS:
-            return found, each.origin
+            return found
     if (sibling := siblings.recording_of(path)) is not None:
-        return sibling, 0.0
+        return sibling
     names = ", ".join(sorted({each.name for each in media}))
     what = f"it names {names}, which is" if names else "it names none, and none of its name is"
     raise InputError(f"{path}: no recording: {what} not beside it", "put the recording beside it")
+
+
+def _sounds_first(media: Sequence[Media]) -> list[Media]:
+    return sorted(media, key=lambda each: each.name.lower().endswith(CONTAINERS))
 
 
 def _places(path: Path, media: Media) -> list[Path]:
@@ -294,6 +297,10 @@ def _places(path: Path, media: Media) -> list[Path]:
     relative = unquote(media.relative.removeprefix("file:")).replace("\\", "/").lstrip("/")
     beside = [path.parent / media.name] if media.name else []
     return [Path(full)] * bool(full) + [path.parent / relative] * bool(relative) + beside
+
+
+def _stem(name: str) -> str:
+    return Path(name).stem
 
 
 def _name(url: str) -> str:

@@ -267,6 +267,8 @@ def with_end(values: Mapping[str, Any]) -> Mapping[str, Any]:
         A time is no number.
     """
     begins = next((name for name in ("start", "offset") if name in values), None)
+    if begins == "offset" and "onset" in values:  # beside an onset, an offset is an end
+        return values
     if "end" in values or "stop" in values or ("duration" not in values and begins != "offset"):
         return values
     if begins is None and "audio_filepath" not in values:  # others tell how long the whole recording is

@@ -54,6 +54,9 @@ _OTHER_TIMES = re.compile(
     re.IGNORECASE,
 )
 _TIME = re.compile(r"\d+([.,:]\d+)*")
+# Endings of the names of two columns that are the edges of a piece, whatever is before: ``segment_start``, ``from``.
+_EDGES = (("start", "end"), ("start", "stop"), ("begin", "end"), ("from", "to"), ("onset", "offset"), ("t0", "t1"))
+_NO_TIMES = re.compile(r"(char(acter)?|token|word|line|verse|page|chapter|index|idx|year|date|age)s?[\W_]*")
 _SPANS = ("timestamp", "timestamps", "interval", "segment")  # columns that may have both times of a row
 _SPAN = re.compile(r"[\[(]\s*\d+(\.\d+)?\s*,\s*\d+(\.\d+)?\s*[\])]")
 # Columns with a trait of the speaker, by which scores are split.
@@ -407,7 +410,24 @@ def _as_here(columns: tuple[str, ...]) -> dict[str, str]:
 @lru_cache(1000)
 def _other_times(columns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns that seem to be times, but are not read as such."""
-    return tuple(name for name in columns if name in _SPANS or (name not in TIMES and _OTHER_TIMES.fullmatch(name)))
+    edges = _edges(columns)
+    return tuple(
+        name
+        for name in columns
+        if name in _SPANS or name in edges or (name not in TIMES and _OTHER_TIMES.fullmatch(name))
+    )
+
+
+def _edges(columns: tuple[str, ...]) -> set[str]:
+    """Return the columns of which two are called as the edges of a piece: ``from`` and ``to``."""
+    found = set[str]()
+    for name in columns:
+        for first, last in _EDGES:
+            what = name.removesuffix(first)
+            other = what + last
+            if name.endswith(first) and not what[-1:].isalnum() and other in columns and not _NO_TIMES.fullmatch(what):
+                found |= {name, other} - set(TIMES)
+    return found
 
 
 def _missing(names: Container[str], labels: Sequence[str]) -> list[str]:

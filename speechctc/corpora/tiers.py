@@ -121,11 +121,11 @@ def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus
     def read(path: Path, id: str) -> LabelledRecording:
         tiers, media = read_eaf(path)
         try:
-            audio, origin = find_media(path, media, siblings)
+            audio = find_media(path, media, siblings)
         except InputError:
             without.append(path.relative_to(root))
             raise
-        seconds, (_, note) = sound_file.info(audio).seconds, origin_of(path, media, audio)
+        seconds, (origin, note) = sound_file.info(audio).seconds, origin_of(path, media, audio)
         return LabelledRecording(id, audio, path, tiers, speaker_of(path.relative_to(root)), seconds, origin, note)
 
     for path, id in zip(files, ids_below(files, root), strict=True):

@@ -348,6 +348,10 @@ class BoundaryModel:
             return Placed(starts, ends)
         return _placed(found, states, Placed(starts, ends), self.spread, vectors, None if closures else self.shift)
 
+    def unshifted(self) -> BoundaryModel:
+        """Return the model without its shift: boundaries lie where the lattice has them."""
+        return BoundaryModel(self.weights, self.rate, self.spread, durations=self.durations)
+
     def _lattice(self, frames: Vectors, vectors: Vectors, states: _States, seconds: Floats) -> Lattice:
         """Return the lattice of phones that roughly last these seconds."""
         inside, entered, skipped = (each.astype(np.float64) for each in scores(self.weights, frames, vectors))

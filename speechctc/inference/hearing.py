@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import first_few
 from speechctc.inference.segmenter import OMITTED, PhoneScore, Segment
-from speechctc.phones.articulation import match_phones
+from speechctc.phones.articulation import ipa, is_arpabet, match_phones
 from speechctc.phones.inventory import FOUND, Inventory
-from speechctc.phones.label_rules import apply_marks, divide_phone
+from speechctc.phones.label_rules import apply_marks, divide_phone, phones_of_row
 
-# Between a diphthong and the number of its vowel, in the label of that vowel.
+# Between a label of several phones, such as a diphthong, and the number of each, in the label of that phone.
 PART = "\N{START OF HEADING}"
 # Before a phone of the model that is spelt like another label of the transcript: ``y`` in ARPABET is IPA's ``j``.
 _OWN = "\N{NULL}"
 
 
 def begins(label: str) -> bool:
-    """Return whether a label begins a phone: it is no further vowel of a diphthong."""
+    """Return whether a label begins one of the transcript: it is no further phone of one of several."""
     return label.partition(PART)[2] in ("", "0")
 
 
@@ -103,19 +103,32 @@ class Hearing:
 
     def _divide(self, label: str) -> None:
         """Let the vowels of a diphthong be heard one after the other, where the model has phones like them."""
-        parts = divide_phone(label, diphthongs=True, affricates=False)
-        matches = match_phones((*parts, *self._others), self.phones.phones) if len(parts) > 1 else {}
+        symbol = ipa(label, is_arpabet((label, *self._others)))[0]
+        parts = divide_phone(symbol, diphthongs=True, affricates=False)
+        matches = match_phones(parts, self.phones.phones) if len(parts) > 1 else {}
         if matches and all(part in matches for part in parts):
-            found = {f"{label}{PART}{k}": matches[part].phone for k, part in enumerate(parts)}
-            self._parts[label] = tuple(found)
-            self._known |= {label: " ".join(found.values()), **found}
+            self._hear_in_row(label, [matches[part].phone for part in parts])
+
+    def knows_row(self, label: str) -> bool:
+        """Return whether a label is of two phones in IPA that are heard, and let these be heard one after the other."""
+        phones = phones_of_row(label)
+        if len(phones) != 2 or not self.knows(phones):
+            return False
+        if label not in self._parts:
+            self._hear_in_row(label, [str(self._known[part]) for part in self.parts(phones)])
+        return True
+
+    def _hear_in_row(self, label: str, phones: Sequence[str]) -> None:
+        found = {f"{label}{PART}{k}": phone for k, phone in enumerate(phones)}
+        self._parts[label] = tuple(found)
+        self._known |= {label: " ".join(phones), **found}
 
     def parts(self, labels: Iterable[str]) -> tuple[str, ...]:
-        """Return labels with each diphthong that is heard as its vowels written as labels of these."""
+        """Return labels with each that is heard as several phones, as a diphthong, written as labels of these."""
         return tuple(part for label in labels for part in self._parts.get(label, (label,)))
 
     def joined(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
-        """Return phones with the vowels of each diphthong as one, which is right where all of them are."""
+        """Return phones with those of each label of several as one, which is right where all of them are."""
         groups: list[list[Segment]] = []
         for each in segments:
             if begins(each.phone):
@@ -124,7 +137,7 @@ class Hearing:
         return tuple(self._whole(group) if len(group) > 1 else group[0] for group in groups)
 
     def _whole(self, parts: Sequence[Segment]) -> Segment:
-        """Return the vowels of a diphthong as one phone."""
+        """Return the phones of a label as one."""
         goodness, scores = None, [part.goodness for part in parts if part.goodness]
         if len(scores) == len(parts):
             own = [(self._known[part.phone] or "", part.goodness.probability) for part in parts if part.goodness]
@@ -155,7 +168,7 @@ class Hearing:
         found = {}
         for label, phone in heard.items():
             others = [other for other, same in heard.items() if same == phone and other != label]
-            is_near = label in nearest and nearest[label].how == "nearness"
+            is_near = label in nearest and nearest[label].how == "nearness" and label not in self._parts
             if others := [*others, *([str(phone)] if is_near and phone not in others else [])]:
                 found[label] = tuple(others)
         return found

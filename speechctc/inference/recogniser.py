@@ -81,6 +81,10 @@ class Recogniser(Decoder):
         """Return a recogniser of the same model whose confidences are posteriors, and boundaries as the net says."""
         return self.replaced(calibration=Calibration(), boundaries=None)
 
+    def unshifted(self) -> Self:
+        """Return a recogniser of the same model whose boundary model does without the shift to hand-made boundaries."""
+        return self.replaced(boundaries=self.boundaries and self.boundaries.unshifted())
+
     def align(
         self,
         recording: str | Path | Any,

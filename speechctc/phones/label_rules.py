@@ -303,6 +303,14 @@ def divide_phone(label: str, diphthongs: bool, affricates: bool) -> tuple[str, .
     return parts if is_divided and len(parts) > 1 else (label,)
 
 
+def phones_of_row(label: str) -> tuple[str, ...]:
+    """Return the phones of a label of several in IPA without a tie, vowels beside each other as one; else none."""
+    parts = symbols_of_word(label)
+    groups = groupby(parts, key=lambda part: sounds_of(part)[0].vowel)
+    phones = (["".join(group)] if is_vowel else group for is_vowel, group in groups)
+    return tuple(chain.from_iterable(phones))
+
+
 STRIP = "strip:"  # what a folding by classes of marks begins with
 
 

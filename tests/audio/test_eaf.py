@@ -133,13 +133,17 @@ def test_media_are_found_where_they_are_now(tmp_path: Path) -> None:
     eaf = folder / "x.eaf"
 
     def found(*media: Media) -> tuple[str, float]:
-        audio, origin = find_media(eaf, media)
-        return audio.relative_to(folder).as_posix(), origin
+        audio = find_media(eaf, media)
+        return audio.relative_to(folder).as_posix(), origin_of(eaf, media, audio)[0]
 
     assert found(Media((folder / "a b.wav").as_uri(), "", 0.0)) == ("a b.wav", 0.0)
     assert found(Media("file:///D:/old/a%20b.wav", "", 1.5)) == ("a b.wav", 1.5)
     assert found(Media("file:///gone/c.wav", "./sound/c.wav", 0.0)) == ("sound/c.wav", 0.0)
-    assert found(Media("file:///gone/story.mpg", "", 0.0)) == ("STORY.WAV", 0.0), "the sound of the video"
+    assert found(Media("file:///gone/story.mpg", "", 2.5)) == ("STORY.WAV", 2.5), "the sound of the video"
+    assert found(Media("file:///gone/before.wav", "./sound/c.wav", 4.0)) == ("sound/c.wav", 4.0), "renamed since"
+    (folder / "talk.mp4").touch()
+    talk = Media("file:///gone/talk.mp4", "", 5.0), Media("file:///gone/talk.wav", "", 0.0)
+    assert found(*talk) == ("talk.mp4", 5.0), "the origin is that of the file that is there"
     assert found(Media("file:///gone/v.mp4", "", 2.0), Media("file:///gone/a%20b.wav", "", 0.5)) == ("a b.wav", 0.5)
     assert found() == ("x.wav", 0.0) == found(Media("file:///gone/none.wav", "", 3.0)), "the file's own name"
     with pytest.raises(InputError, match=r"y.eaf: no recording: it names none.wav, which is not beside it"):
@@ -190,7 +194,7 @@ def test_the_origin_is_that_of_the_recording_that_is_read() -> None:
     assert origin_of(eaf, [video, sound], Path("talk.mp4")) == (5.0, "")
     origin, note = origin_of(eaf, [video, sound], Path("talk.flac"))  # made of one of them, and nobody says of which
     assert origin == 0.0 and "talk.wav from 0 s on, and to talk.mp4 from 5 s: the first is taken for talk.flac" in note
-    assert origin_of(eaf, [video], Path("talk.flac")) == (5.0, "")
+    assert origin_of(eaf, [video], Path("talk.flac")) == (5.0, "") == origin_of(eaf, [video], Path("TALK.MP4"))
     origin, note = origin_of(eaf, [video], Path("other.wav"))
     assert origin == 0.0 and "links to talk.mp4 from 5 s on, and not to other.wav" in note
     assert origin_of(eaf, [sound], Path("other.wav")) == (0.0, "")

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 from speechctc.audio.annotations import read_textgrid
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import files
+from speechctc.core.bundled import MODELS
 from speechctc.corpora.registry import read_corpus
+from speechctc.inference.boundary_model import FILE
 from speechctc.inference.segmenter import Calibration
 from speechctc.model.checkpoint import find_checkpoint
 from speechctc.stages import calibrate as stage
@@ -79,7 +83,7 @@ def test_a_table_of_transcripts(speechctc: Command, here: Path) -> None:
 
 
 def test_phones_with_marks_that_the_model_does_not_write_are_kept(speechctc: Command, here: Path) -> None:
-    """They are placed as the nearest, a diphthong as its vowels; words and other labels are refused."""
+    """They are placed as the nearest, a diphthong as its vowels, two phones as both; words and others are refused."""
     write_song(here / "a.wav", ["low", "mid", "high", "top", "mid"])
     names = {"low": "h", "mid": "a", "high": "ʊ", "top": "ts"}
     renamed(find_checkpoint(None).parent, here / "model", names)
@@ -94,7 +98,9 @@ def test_phones_with_marks_that_the_model_does_not_write_are_kept(speechctc: Com
     said, marked = aligned("h aːʊ tsʰ ã")
     assert "labels are kept; the model hears aːʊ as a ʊ, tsʰ as ts, ã as a" in said
     assert marked == [h, ("aːʊ", a[1], u[2]), ("tsʰ", *ts[1:]), ("ã", *last[1:])]
-    for unlike in ("he", "QQ"):
+    said, (_, *row, _) = aligned("h aʊts a")
+    assert "aʊts as a ʊ ts" in said and row == [("aʊts", a[1], ts[2])]
+    for unlike in ("hats", "QQ"):
         assert f"the label {unlike!r} is not in the phone set" in aligned(f"h aː {unlike} ts a")[0]
 
 
@@ -217,6 +223,27 @@ def test_boundaries_are_learned_from_times_and_scored(speechctc: Command, here: 
     assert done.status == 0 and "24 pairs of files" in done.out
     assert score["boundaries"] == score["reference_boundaries"] > 100
     assert score["median_error_ms"] < 25 and score["within_50_ms"] > 0.9
+
+
+def test_without_the_shift_times_are_those_of_a_boundary_model_that_has_none(speechctc: Command, here: Path) -> None:
+    song = ["low", "mid", "high", "top", "mid"]
+    write_song(here / "a.wav", song)
+    renamed(find_checkpoint(None).parent, here / "model", {"low": "m", "mid": "a", "high": "s", "top": "i"})
+    whole = load_file(MODELS["english"].folder / FILE)
+    with safe_open(MODELS["english"].folder / FILE, "np") as file:
+        about = file.metadata()
+    found = {}
+    for kept in (whole, {name: each for name, each in whole.items() if name != "shift"}):
+        save_file(kept, here / "model" / FILE, about)
+        for way in ("--shift", "--no-shift"):
+            for command in ("align", "score-phones"):
+                done = speechctc(command, "a.wav", "--model", "model", "--phones", "m a s i a", way, "--format", "json")
+                segments = json.loads(done.out)[0]["segments"]
+                found["shift" in kept, way, command] = [(each["start"], each["end"]) for each in segments]
+    for command in ("align", "score-phones"):
+        assert found[True, "--no-shift", command] == found[False, "--shift", command]
+        assert found[True, "--no-shift", command] == found[False, "--no-shift", command]
+        assert found[True, "--shift", command] != found[True, "--no-shift", command]
 
 
 def test_a_transcript_with_more_phones_than_the_sound_keeps_them_all(speechctc: Command, here: Path) -> None:

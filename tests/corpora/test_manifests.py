@@ -184,6 +184,8 @@ def test_other_names_of_times_are_read(here: Path, names: str) -> None:
 OTHER_TIMES = [
     *("start_ms,end_ms", "start,stop,duration", "start_sample,end_sample", "onset,length", "frame_offset,num_frames"),
     *("Begin Time - msec,End Time - msec", "Start Time,End Time", "start (ms),end (ms)", "startTime,endTime"),
+    *("from,to", "onset,offset", "segment_start,segment_end", "Clip Start,Clip Stop", "t0,t1", "utt.begin,utt.end"),
+    *("offset,onset,duration", "end,from,to", "segment-onset,segment-offset"),
 ]
 
 
@@ -203,8 +205,8 @@ def test_a_pair_of_times_is_named(here: Path, timestamp: object, named: bool) ->
 
 
 def test_other_columns_are_no_times(here: Path) -> None:
-    names = "start_date,end_year,starts,gender,ending,endangered,duration,startled"
-    Path("table.csv").write_text(f"id,audio,{names},phones\nu,a.wav,{'7,' * 8}s a\n")
+    names = "start_date,end_year,starts,gender,ending,endangered,duration,startled,page_start,page_end,t0,upfrom,upto"
+    Path("table.csv").write_text(f"id,audio,{names},phones\nu,a.wav,{'7,' * 13}s a\n")
     (row,) = read_rows(here / "table.csv")
     assert not row.problem
 

@@ -19,6 +19,7 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import survey
 from speechctc.corpora.tier_choice import phone_tier
 from speechctc.corpora.tiers import MIN_SILENCE, PAD, Piece, Span, cut
+from speechctc.corpora.transcripts import TranscriptOptions, read_transcript
 from speechctc.inference.formats import audacity_text
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -347,6 +348,19 @@ def test_what_is_wrong_is_told_by_file(tmp_path: Path) -> None:
     (tmp_path / "bad.eaf").unlink()
     with pytest.raises(InputError, match=r"no file of ELAN can be used.*it names gone.wav"):
         read(tmp_path, "elan", tier="x")
+
+
+def test_the_origin_of_the_recording_that_is_there_counts_for_training_as_for_aligning(tmp_path: Path) -> None:
+    file = write_eaf(tmp_path / "a.eaf", {"phones": letters("kat", 0)}, audio="talk.wav")
+    soundfile.write(tmp_path / "talk.flac", np.zeros(160000), 8000)
+    (tmp_path / "a.wav").unlink()
+    also = '<MEDIA_DESCRIPTOR MEDIA_URL="file:///C:/Talk.FLAC" MIME_TYPE="audio/flac" TIME_ORIGIN="5000" />'
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("<MEDIA_DESCRIPTOR", also + "<MEDIA_DESCRIPTOR", 1), encoding="utf-8")
+    (utterance,) = read(tmp_path, "elan").splits["train"]
+    begin = (utterance.stretch or (0.0, 0.0))[0]
+    transcript = read_transcript(file, utterance.audio, TranscriptOptions(limits=True))
+    assert utterance.times and begin + utterance.times[0][0] == pytest.approx(5.0) == transcript.phrases[0].start
 
 
 def test_start_finds_the_tiers_of_several_speakers(tmp_path: Path) -> None:

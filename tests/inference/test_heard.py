@@ -9,13 +9,16 @@ from statistics import fmean
 
 import pytest
 
+from speechctc.audio.recordings import Recording
+from speechctc.core.errors import InputError
+from speechctc.corpora.transcripts import Task, Transcript
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.formats import WRITERS, RecordingName
 from speechctc.inference.hearing import Hearing
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import PhoneScore, Segment
-from speechctc.inference.transcript import phone_units
+from speechctc.inference.transcript import phone_units, units_of
 from speechctc.phones.inventory import Inventory, named_inventory
 from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.transcript_reader import ReadingOptions, TranscriptReader
@@ -101,6 +104,50 @@ def test_a_diphthong_is_heard_as_its_vowels_and_is_one_phone_again(tiny_model: P
 def test_a_tone_is_kept_where_the_model_has_it(label: str, parts: tuple[str, ...]) -> None:
     hearing = Hearing(Inventory("found", ("a", "a˥˧", "i", "u", "˥˧", "˩˧", "u˩")))
     assert hearing.knows([label]) and hearing.parts([label]) == parts
+
+
+IPA_SET = Inventory("found", tuple("a b d e h i j k l m n o s t u y z ð ŋ ə ɛ ɪ ɹ ʃ ʊ".split()))
+
+
+def read(labels: str, phones: Inventory = IPA_SET) -> tuple[TranscriptReader, list[tuple[str, tuple[str, ...]]]]:
+    """Return the reader of a transcript of phones, and its labels with the phones of the model for each."""
+    reader = TranscriptReader(phones, ReadingOptions())
+    (task,), _ = reader.prepare(
+        [Task(Recording(Path("a.wav"), Path("a.wav")), Transcript(tuple(labels.split()), None))]
+    )
+    job = reader.read(task)
+    assert not isinstance(job.phrases, InputError) and reader.hearing
+    units = list(units_of(job.phrases[0].items))
+    heard = reader.hearing.of([label for unit in units for label in unit.pronunciations[0]])
+    return reader, [(unit.text, tuple(map(heard.phone, unit.pronunciations[0]))) for unit in units]
+
+
+def test_a_label_of_two_phones_among_others_is_placed_as_these_and_is_one_label_again() -> None:
+    reader, found = read("n ɪɹ ð ə h ɑːɹ b ə d aɪɹ əl t")
+    heard = dict(found)
+    assert heard["ɪɹ"] == ("ɪ", "ɹ") and heard["əl"] == ("ə", "l")
+    assert heard["ɑːɹ"] == ("a", "ɹ") and heard["aɪɹ"] == ("a", "ɪ", "ɹ")
+    assert reader.hearing and "ɪɹ as ɪ ɹ" in reader.hearing.note()
+    parts = [Segment(label, k / 10, (k + 1) / 10, 0.5) for k, label in enumerate(reader.hearing.parts(["n", "ɪɹ"]))]
+    (_, whole) = reader.hearing.joined(parts)
+    assert (whole.phone, whole.start, whole.end, whole.confidence) == ("ɪɹ", 0.1, 0.3, 0.25)
+
+
+@pytest.mark.parametrize("labels", ["kat n a", "ka ta ma n"])
+def test_labels_that_may_be_words_are_not_taken_for_phones(labels: str) -> None:
+    first = labels.split()[0]
+    assert dict(read(labels)[1])[first] == (first,)
+
+
+def test_labels_in_arpabet_are_heard_by_a_model_in_ipa() -> None:
+    reader, found = read("sil Y UW1 HH AY0 sp D EY1 IH0 NG SH Y OW1")
+    heard = dict(found)
+    assert heard["Y"] == ("j",) and heard["UW1"] == ("u",) and heard["AY0"] == ("a", "ɪ") and heard["SH"] == ("ʃ",)
+    assert heard["OW1"] == ("o", "ʊ") and heard["EY1"] == ("e", "ɪ") and "sil" not in heard
+    lower = dict(read("y uw hh ay d ey ih ng sh")[1])
+    assert lower["y"] == ("j",) and lower["ay"] == ("a", "ɪ")
+    _, found = read("y u h a d", IPA_SET)
+    assert dict(found)["y"] == ("y",)
 
 
 def test_what_is_said_instead_of_a_vowel_of_a_diphthong_is_said_with_the_other() -> None:

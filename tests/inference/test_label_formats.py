@@ -54,7 +54,7 @@ def test_pympi_opens_a_file_for_elan_with_its_tiers_times_and_media(tmp_path: Pa
     moved = tmp_path / "away"
     (tmp_path / "my talks").rename(moved)
     audio = moved / audio.name
-    assert find_media(moved / "a.eaf", read_eaf(place).media) == (audio, 0.0)
+    assert find_media(moved / "a.eaf", read_eaf(place).media) == audio
 
 
 def test_a_file_for_elan_keeps_the_rules_of_its_schema(tmp_path: Path) -> None:

@@ -236,6 +236,16 @@ def test_stress_in_ipa_is_left_out(tmp_path: Path) -> None:
     assert read_dictionary(written(tmp_path, "water\tˈw ɔː t ə\n")).words["water"] == (("w", "ɔː", "t", "ə"),)
 
 
+def test_pauses_and_noise_in_a_dictionary_are_no_phones(tmp_path: Path) -> None:
+    text = "{BR} sil\n{LG} {LG}\n<unk>\tspn\n!SIL sil\n[noise] NSN\n++BR++ BR\ncat K AE1 T sp\ncat K AE1 T sil\n"
+    path = written(tmp_path, text)
+    found = read_dictionary(path)
+    assert found.words == {"cat": (("k", "ae", "t"),)} and found.phones == ("ae", "k", "t")
+    assert f"{path}: entries of pauses and noise, not used: {{br}}, {{lg}}, <unk>, !sil, [noise], ++br++" in found.note
+    assert Pronouncer(path, None, named_inventory("cmu39")).read("cat")[0].pronunciations == (("k", "ae", "t"),)
+    assert found.note in Pronouncer(path, None).notes()
+
+
 def test_phones_are_divided_by_the_readings_of_the_words() -> None:
     assert divide("abxcd", ["ab", "", "cd"]) == [("a", "b"), (), ("x", "c", "d")]
     assert divide("kn", ["kan", "n"]) == [("k",), ("n",)]

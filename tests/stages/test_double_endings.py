@@ -123,7 +123,7 @@ def test_labels_find_their_recording(here: Path) -> None:
         "song.eaf": "song.wav",
         "only.wav.eaf": "only.wav",
     }
-    assert find_media(Path("only.wav.eaf"), [])[0] == Path("only.wav")
+    assert find_media(Path("only.wav.eaf"), []) == Path("only.wav")
 
 
 @pytest.mark.parametrize(
