@@ -237,7 +237,7 @@ def of_object(values: Mapping[str, Any], path: Path) -> list[Mapping[str, Any]]:
     if "recording_id" in values and "text" in values and "audio" not in values:
         id = values["recording_id"]
         if id not in (recordings := _recordings(path)):
-            problem = f"no recording {id!r} in {_beside(path).name}"
+            problem = f"no recording {id!r} in {beside(path).name}"
             return [{"id": values.get("id"), "problem": problem}]
         return [_supervision(values, recordings[id], 0.0)]
     if isinstance(values.get("audio_filepath"), list):
@@ -350,17 +350,18 @@ def _source(sources: Sequence[Mapping[str, Any]], channel: object) -> Values:
     return columns
 
 
-def _beside(path: Path) -> Path:
+def beside(path: Path) -> Path:
+    """Return the manifest of lhotse's recordings beside one of supervisions; another manifest as it is."""
     return path.with_name(path.name.replace("supervisions", "recordings"))
 
 
 @cache
 def _recordings(path: Path) -> dict[str, Any]:
     """Return the recordings of the manifest beside one of supervisions, by their ids."""
-    beside = _beside(path)
-    if beside == path or not beside.is_file():
-        raise InputError(f"{path}: the manifest of its recordings, {beside.name}, is not there", "put it there")
-    lines = read_unpacked(beside, "a manifest").split("\n")
+    manifest = beside(path)
+    if manifest == path or not manifest.is_file():
+        raise InputError(f"{path}: the manifest of its recordings, {manifest.name}, is not there", "put it there")
+    lines = read_unpacked(manifest, "a manifest").split("\n")
     return {each["id"]: each for each in map(json.loads, filter(str.strip, lines))}
 
 
@@ -378,19 +379,19 @@ def fairseq_rows(text: str, path: Path) -> list[Values] | None:
     root, *lines = text.rstrip("\n").split("\n")
     if "\t" in root or not lines or not all(_SAMPLES.fullmatch(line) for line in lines[:9]):
         return None
-    beside = next((file for ending in (".phn", ".wrd", ".ltr") if (file := path.with_suffix(ending)).is_file()), None)
-    if beside is None:
+    labelled = next((file for ending in (".phn", ".wrd", ".ltr") if (file := path.with_suffix(ending)).is_file()), None)
+    if labelled is None:
         what = f"{path}: a manifest of fairseq without a file of labels beside it"
         raise InputError(what, f"add {path.stem}.phn, .wrd or .ltr")
-    labels = read_text(beside, MOST_TABLE).text.rstrip("\n").split("\n")
+    labels = read_text(labelled, MOST_TABLE).text.rstrip("\n").split("\n")
     if len(labels) != len(lines):
-        what = f"{path}: {len(lines)} recordings, and {beside.name} has {len(labels)} lines"
+        what = f"{path}: {len(lines)} recordings, and {labelled.name} has {len(labels)} lines"
         raise InputError(what, "give each recording its line")
     rows = []
     for number, (line, said) in enumerate(zip(lines, labels, strict=True), start=2):
         name = line.partition("\t")[0]
-        words = said.replace(" ", "").replace("|", " ") if beside.suffix == ".ltr" else said
-        own = {"phones": words} if beside.suffix == ".phn" else {"words": words}
+        words = said.replace(" ", "").replace("|", " ") if labelled.suffix == ".ltr" else said
+        own = {"phones": words} if labelled.suffix == ".phn" else {"words": words}
         id = str(PurePath(name).with_suffix(""))
         rows.append({"line": number, "id": id, "audio": os.path.join(root.strip(), name), **own})
     return rows

@@ -115,6 +115,7 @@ class _TableReader:
         builder.utterances[split] += utterances
         builder.rejected[split] += told.rejected
         self._rows[split] += told.rows
+        told.compare_labels(utterances)
         said = [*table.notes, *told.warnings(split, is_divided)]
         builder.warnings += [each for each in said if each not in builder.warnings]
         builder.warn_of(told.missing, f"{path}: rows left out, because their recordings do not exist")
@@ -206,6 +207,7 @@ class _Told:
         self._changes: Counter[str] = Counter()
         self._splits: Counter[str] = Counter()
         self._longer: list[str] = []
+        self._others_of: list[str] = []
 
     def count(self, row: Row) -> None:
         """Count a row that is read."""
@@ -236,6 +238,17 @@ class _Told:
             return
         self._longer += [row.id] * is_longer
 
+    def compare_labels(self, utterances: Iterable[Utterance]) -> None:
+        """Note those that have other labels than an earlier one of the same piece: perhaps they are parts of it.
+
+        Two speakers may say something from the same instant to the same instant.
+        """
+        known: dict[tuple[object, ...], tuple[str, ...]] = {}
+        for each in utterances:
+            place = (each.audio, each.channel, each.stretch, each.speaker if each.stretch else "")
+            if known.setdefault(place, each.phones) != each.phones:
+                self._others_of.append(each.id)
+
     def nothing(self, split: str) -> InputError:
         """Return the error of a table of which no row can be used, or none of a split."""
         of, fix = f" of {split}" if split else "", "correct the table"
@@ -254,6 +267,9 @@ class _Told:
         if self._longer:
             names = first_few(self._longer, 5)
             yield note_text("shorter", path=self.path, count=len(self._longer), names=names)
+        if self._others_of:
+            names = first_few(self._others_of, 5)
+            yield note_text("contradicting", path=self.path, count=len(self._others_of), names=names)
         others = Counter({name: count for name, count in self._splits.items() if name not in ("", split)})
         if others and len(self._splits) > 1 and not is_divided:
             yield note_text("other splits", path=self.path, split=split, counts=counted(others))

@@ -63,6 +63,8 @@ _SPAN = re.compile(r"[\[(]\s*\d+(\.\d+)?\s*,\s*\d+(\.\d+)?\s*[\])]")
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 _TRAITS = frozenset(TRAITS)
 _TEXTS = ("audio", *OPTIONAL)
+_NUMBERED, _NOT_FROM_ONE = ("channel", "track"), "is not a number from 1"
+_HEAD = 1 << 16  # characters of a table, among which the name of a column that it has stands
 _ONCE = (*REQUIRED, *LABELS, *OPTIONAL, *TIMES, *TRAITS, "split", "duration", "offset")  # columns that no other has
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
@@ -205,7 +207,20 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     first = next(rows(), None)
     if first is None:
         raise InputError(f"{path}: no rows in the table", f"a row has {COLUMNS}")
-    return _as_phones(path, rows, notes, labels)
+    counted = any(name in text[:_HEAD].lower() for name in _NUMBERED)
+    return _as_phones(path, partial(_from_one, rows) if counted else rows, notes, labels)
+
+
+def _from_one(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:
+    """Yield rows, without the channels or tracks of a table in which one is 0: the others are counted from 0, too."""
+    for name in _NUMBERED:
+        zero = next((row.line for row in rows() if row.problem == f"{name} '0' {_NOT_FROM_ONE}"), None)
+        if zero is not None:
+            problem = f"a {name} that is counted from 0, as line {zero} has it"
+            for row in rows():
+                yield row if row.problem or row.channel is None else row._replace(problem=problem)
+            return
+    yield from rows()
 
 
 _LISTED = frozenset((*TIMIT61, *TIMIT48, *TIMIT39, *CMU39, *SILENCES))
@@ -549,7 +564,7 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         id = PurePath(audio.replace("\\", "/")).stem
     for name, number in (("channel", channel), ("track", track)):
         if number and not (number.isdecimal() and len(number) < 10 and int(number) > 0):
-            return Row(line, id, problem=f"{name} {number[:40]!r} is not a number from 1")
+            return Row(line, id, problem=f"{name} {number[:40]!r} {_NOT_FROM_ONE}")
     words = values.get("words")
     words = " ".join(map(str, words)) if isinstance(words, list) else _text(words)
     named = () if _TRAITS.isdisjoint(values) else TRAITS  # most tables have none

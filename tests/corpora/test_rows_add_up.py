@@ -543,3 +543,25 @@ def test_a_plain_en_is_american_as_english_is_and_it_is_said() -> None:
     assert any("the language 'en' of the corpus names no accent and is read as en-us" in each for each in corpus.notes)
     chosen = read_corpus(load_config("demo", [*settings, "corpus.language={en: en-gb}"]).corpus, "test")
     assert chosen.splits["test"][0].phones == british
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+def test_where_a_channel_is_0_the_others_are_not_read_as_counted_from_1(form: str) -> None:
+    rows = [("zero", 0), ("one", 1), ("none", "")]
+    lines = [f"{id}\ttwo.wav\t{channel}\tlo hi\n" for id, channel in rows]
+    objects = [json.dumps({"id": id, "audio": "two.wav", "channel": channel, "words": "lo"}) for id, channel in rows]
+    Path("t.tsv").write_text("id\taudio\tchannel\twords\n" + "".join(lines))
+    Path("t.jsonl").write_text("\n".join(objects))
+    corpus = read(f"t.{form}")
+    line = 2 if form == "tsv" else 1
+    assert used(corpus) == {"none": ("two.wav", None, None)} and list(left(corpus)) == ["zero", "one"]
+    assert f"a channel that is counted from 0, as line {line} has it" in left(corpus)["one"]
+
+
+def test_rows_of_one_sound_with_other_labels_are_named() -> None:
+    rows = ["1\ta.wav\t\t\tA\tlo", "2\ta.wav\t\t\tB\thi", "3\ta.wav\t0\t1\tA\tlo", "4\ta.wav\t0\t1\tB\thi"]
+    rows += ["5\ta.wav\t0\t1\tA\thi", "6\tb.wav\t\t\tA\tlo", "7\tb.wav\t\t\tA\tlo", "8\tc.wav\t\t\tA\thi"]
+    Path("t.tsv").write_text("id\taudio\tstart\tend\tspeaker\twords\n" + "\n".join(rows))
+    corpus = read("t.tsv")
+    (warning,) = [each for each in corpus.warnings if "the same sound" in each]
+    assert "(2): 2, 5;" in warning and len(used(corpus)) == 8
