@@ -251,7 +251,8 @@ def _unfolded(values: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, value in values.items():
         if isinstance(value, Mapping) and isinstance(value.get("file"), str):
             times = {each: value[each] for each in ("start", "stop") if each in value}
-            return {**{key: other for key, other in values.items() if key != name}, "audio": value["file"], **times}
+            others = {key: other for key, other in values.items() if key != name}
+            return {**others, "audio": value["file"], **times, "of_speechbrain": True}
     return values
 
 
@@ -259,7 +260,7 @@ def with_end(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row with an end in place of a duration, where it names its start, or is of NeMo, where that is 0.
 
     Without a duration (None) such a row lasts to the end of its recording. A row with a stop stays as it is: its times
-    are SpeechBrain's, in samples.
+    may be SpeechBrain's, in samples.
 
     Raises
     ------

@@ -26,7 +26,7 @@ from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.manifests import PERTURBED
-from speechctc.corpora.table_rows import Row, read_table, spelling_of
+from speechctc.corpora.table_rows import Row, in_seconds, read_table, spelling_of
 from speechctc.corpora.tiers import MIN_EDGE, TAIL
 from speechctc.corpora.word_phones import MISSING, WordPhones
 
@@ -103,7 +103,7 @@ class _TableReader:
         for row in self._own(path, table.rows, split):
             told.count(row)
             try:
-                row = checked(row, known)
+                row = checked(self._in_seconds(row, base), known)
                 utterances.append(self._utterance(row._replace(id=own + row.id), base, told))
                 lines[row.id] = row.line
             except InputError as error:
@@ -174,6 +174,15 @@ class _TableReader:
             phones = self.words.read(row.id, row.words, audio, seconds, language)
         labels, speaker = self.builder.labels(phones)[0], sys.intern(row.speaker)
         return Utterance(row.id, audio, tuple(labels), speaker, channel=row.channel, stretch=stretch, traits=row.traits)
+
+    def _in_seconds(self, row: Row, base: Path) -> Row:
+        """Return a row with times in seconds; one whose recording is not there without times, as it is refused."""
+        if not row.samples:
+            return row
+        spelling = spelling_of(base, row.audio)
+        if spelling is None:
+            return row._replace(start="", end="", samples=False)
+        return in_seconds(row, sound_file.info(base / spelling, row.channel))
 
     def _stretch(self, row: Row, audio: Path) -> tuple[float, float] | None:
         """Return from when to when a row lies in its recording, s; None: it is the whole."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from speechctc.audio.annotations import MAX_OVERLAP
 from speechctc.audio.folders import ENDINGS as SOUNDS
@@ -26,6 +26,9 @@ from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.text_files import MOST_TABLE, Text, most_unpacked, read_text, read_unpacked
 from speechctc.corpora.manifests import fairseq_rows, of_object, read_folder, with_end, without_header
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT39, TIMIT48, TIMIT61
+
+if TYPE_CHECKING:
+    from speechctc.audio.sound_file import AudioInfo
 
 REQUIRED = ("audio",)
 LABELS = ("phones", "words")  # at least one of them
@@ -48,12 +51,14 @@ USUAL = {
     "start": "start_time start_sec start_seconds begin begin_time xmin tmin".split(),
     "end": "end_time end_sec end_seconds stop_time xmax tmax".split(),
 }
-# Columns of times that may not be in seconds, and what is a time: SpeechBrain's start and stop count samples.
+# Columns of times that may not be in seconds, and what is a time.
 _OTHER_TIMES = re.compile(
     r"(start|begin|end|stop|onset)[\W_]*(((time|sec|ss|hh|milli|ms|sample|frame|pos).*)?|(?<=[\W_])s\W*)|frame_offset",
     re.IGNORECASE,
 )
 _TIME = re.compile(r"\d+([.,:]\d+)*")
+_IN_SECONDS = "write the columns start and end, in seconds"
+AGREES = 0.01  # seconds between two lengths that rounding explains
 _SPANS = ("timestamp", "timestamps", "interval", "segment")  # columns that may have both times of a row
 _SPAN = re.compile(r"[\[(]\s*\d+(\.\d+)?\s*,\s*\d+(\.\d+)?\s*[\])]")
 # Columns with a trait of the speaker, by which scores are split.
@@ -104,6 +109,10 @@ class Row(NamedTuple):
         Of a row without times, as it is written; empty where the field is empty or missing.
     file : str
         Of a folder's row, the file that it is in.
+    samples : bool
+        Its times are SpeechBrain's, in samples: `in_seconds` converts them.
+    of_speechbrain : bool
+        They surely are, by their form; else the recording tells.
     """
 
     line: int
@@ -121,6 +130,8 @@ class Row(NamedTuple):
     split: str = ""
     duration: str = ""
     file: str = ""
+    samples: bool = False
+    of_speechbrain: bool = False
 
     def times(self) -> tuple[float, float]:
         """Return `start` and `end` in seconds; an infinite end is that of the recording.
@@ -130,6 +141,7 @@ class Row(NamedTuple):
         InputError
             One is not a number of seconds, or there is no time between them.
         """
+        assert not self.samples, "in_seconds comes first"
         try:
             start, end = float(self.start), float(self.end)
         except ValueError:
@@ -140,6 +152,26 @@ class Row(NamedTuple):
         if start < 0 or end - start < MAX_OVERLAP:
             raise InputError(f"no time from {start:g} to {end:g} s", "correct the line")
         return start, end
+
+
+def in_seconds(row: Row, about: AudioInfo) -> Row:
+    """Return a row whose times in samples are in seconds of its recording; one with a problem if that is not sure.
+
+    It is sure where its duration is that of as many samples; of a row without one, where it has SpeechBrain's form, or
+    where the recording is too short for as many milliseconds.
+    """
+    if not row.samples:
+        return row
+    start, stop = int(row.start), int(row.end)
+    try:
+        is_sure = abs(float(row.duration) - (stop - start) / about.rate) <= AGREES
+    except ValueError:  # no duration
+        is_sure = row.of_speechbrain or stop / 1000 > about.seconds + AGREES
+    if is_sure and start < stop <= about.frames + AGREES * about.rate:
+        return row._replace(start=str(start / about.rate), end=str(stop / about.rate), duration="", samples=False)
+    read = f"{start} to {stop}" + (f", with the duration {row.duration}," if row.duration else "")
+    problem = f"start and stop are {read} which may be no samples of its {about.frames} at {about.rate} Hz"
+    return row._replace(problem=problem, fix=_IN_SECONDS)
 
 
 class Table(NamedTuple):
@@ -549,10 +581,19 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         split=split,
         duration=duration,
     )
-    others = () if start and end else _other_times(tuple(values))
+    return _with_other_times(row, values)
+
+
+def _with_other_times(row: Row, values: Mapping[str, Any]) -> Row:
+    """Return a row with times in samples, if it has SpeechBrain's; with a problem, if others are not read."""
+    start, stop = row.start, _text(values.get("stop"))
+    if not row.end and start.isdecimal() and stop.isdecimal() and max(len(start), len(stop)) < 16:
+        told, surely = _text(values.get("duration")), bool(values.get("of_speechbrain"))
+        return row._replace(end=stop, duration=told, samples=True, of_speechbrain=surely)
+    others = () if start and row.end else _other_times(tuple(values))
     if unread := [name for name in others if (_SPAN if name in _SPANS else _TIME).fullmatch(_text(values[name]))]:
         problem = f"times that are not read: {', '.join(unread)}"
-        return row._replace(problem=problem, fix="write the columns start and end, in seconds")
+        return row._replace(problem=problem, fix=_IN_SECONDS)
     return row
 
 
