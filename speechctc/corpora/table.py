@@ -15,7 +15,7 @@ import re
 import sys
 from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,7 @@ class _TableReader:
         self._tables, self._rows = config.tables, Counter[str]()
         self._divided: dict[Path, list[str]] = {}
         self._lines: dict[Path, dict[str, int]] = {}  # of each id in the tables so far
+        self._table = lru_cache(maxsize=1)(read_table)  # its text is in memory while its rows are read
         self._seconds = cache(lambda path, channel: sound_file.info(path, channel).seconds)
 
     def read(self, path: Path, split: str) -> None:
@@ -93,7 +94,7 @@ class _TableReader:
         Of a table that is named for several splits, those rows are added that are of this one.
         """
         base = self._root or (path if path.is_dir() else path.parent)
-        table, told = read_table(path), _Told(path)
+        table, told = self._table(path), _Told(path)
         own = f"{split}-" if path.stem == "metadata" else ""  # Hugging Face's audiofolder: each split has a 1.wav
         if split == "train" or not self.builder.utterances["train"]:
             self._learn(path, split)
@@ -133,7 +134,7 @@ class _TableReader:
         """Return the splits that a table is divided into; none if it is named for one, or its rows name one at most."""
         if path not in self._divided:
             named = [each for each in SPLITS if path in self._tables.of(each)]
-            found = {split_of_row(row) for row in read_table(path).rows} - {""} if len(named) > 1 else set()
+            found = {split_of_row(row) for row in self._table(path).rows} - {""} if len(named) > 1 else set()
             self._divided[path] = named if len(found) > 1 else []
         return self._divided[path]
 
@@ -150,7 +151,7 @@ class _TableReader:
 
     def _learn(self, path: Path, split: str) -> None:
         """Learn the words of a table's split from which the phone set is taken."""
-        rows = self._own(path, read_table(path).rows, split)
+        rows = self._own(path, self._table(path).rows, split)
         unread = (row for row in rows if row.phones is None and row.words)
         texts = ((self.words.language_of(*_language(row)), row.words) for row in unread)
         self.words.learn((language, text) for language, text in texts if self.words.can_read(language))

@@ -174,10 +174,20 @@ def in_seconds(row: Row, about: AudioInfo) -> Row:
     return row._replace(problem=problem, fix=_IN_SECONDS)
 
 
-class Table(NamedTuple):
-    """The rows of a table, read one by one, and what the user should know about how it was read."""
+class Rows(Iterable[Row]):
+    """The rows of a table, read one by one, and anew each time that one goes through them."""
 
-    rows: Iterator[Row]
+    def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._read()
+
+
+class Table(NamedTuple):
+    """The rows of a table, and what the user should know about how it was read."""
+
+    rows: Rows
     notes: tuple[str, ...]
 
 
@@ -208,8 +218,8 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
         The file does not exist, is not text, is empty, or has not all required columns; by the iterator: a line is
         not a row.
     """
-    if path.is_dir() and read_folder(path) is not None:
-        return _as_phones(path, lambda: map(_folder_row, read_folder(path) or ()), (), labels)
+    if path.is_dir() and (read := read_folder(path)) is not None:
+        return _as_phones(path, lambda: map(_folder_row, read()), (), labels)
     ending = ending_of(path)
     if ending not in ENDINGS:
         fix = f"use one of {', '.join(ENDINGS)}; save a spreadsheet as .xlsx or CSV (UTF-8)"
@@ -248,9 +258,13 @@ def _as_phones(path: Path, rows: Callable[[], Iterator[Row]], notes: tuple[str, 
     Kaldi's and lhotse's TIMIT have such texts.
     """
     if not set(LABELS) <= set(labels) or not _are_phones(rows()):
-        return Table(rows(), notes)
+        return Table(Rows(rows), notes)
     note = f"{path}: all its words are phones of TIMIT or of the CMU dictionary, and are read as phones"
-    return Table((row._replace(phones=tuple(row.words.split()) or None, words="") for row in rows()), (*notes, note))
+
+    def as_phones() -> Iterator[Row]:
+        return (row._replace(phones=tuple(row.words.split()) or None, words="") for row in rows())
+
+    return Table(Rows(as_phones), (*notes, note))
 
 
 def _are_phones(rows: Iterator[Row]) -> bool:
