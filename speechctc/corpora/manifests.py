@@ -6,8 +6,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -59,14 +59,23 @@ def corpora_in(folder: Path, names: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def read_folder(folder: Path) -> Iterator[Values] | None:
-    """Return the rows of a corpus of Kaldi, LibriSpeech or VCTK; None if a folder is none."""
+def read_folder(folder: Path) -> Callable[[], Iterator[Values]] | None:
+    """Return what reads the rows of a corpus of Kaldi, LibriSpeech or VCTK; None if a folder is none.
+
+    Its files are found once, however often the rows are read.
+    """
     if (folder / SCP).is_file() and (folder / "text").is_file():
-        return _kaldi(folder)
+        return partial(_kaldi, folder)
     if (folder / TEXTS).is_dir() and _sound_folders(folder):
-        return _vctk(folder)
-    files = sorted(Path(where, name) for where, _, names in walk(folder) for name in names if name.endswith(TRANS))
-    return _librispeech(folder, files) if files else None
+        return partial(_vctk, folder, _sounds_of_vctk(folder), _files_below(folder / TEXTS, ".txt"))
+    files = _files_below(folder, TRANS)
+    return partial(_librispeech, folder, files) if files else None
+
+
+def _files_below(folder: Path, ending: str) -> list[Path]:
+    """Return the files at any depth whose names end so, in order."""
+    named = (Path(where, name) for where, _, names in walk(folder) for name in names if name.lower().endswith(ending))
+    return sorted(named)
 
 
 def _librispeech(folder: Path, files: Iterable[Path]) -> Iterator[Values]:
@@ -185,28 +194,32 @@ def _sound_folders(folder: Path) -> list[str]:
     return sorted(each.name for each in os.scandir(folder) if each.is_dir() and each.name.lower().startswith("wav"))
 
 
-def _vctk(folder: Path) -> Iterator[Values]:
+def _sounds_of_vctk(folder: Path) -> dict[Path, str]:
+    """Return the recordings by the folder inside of the place where they are, and the stem."""
+    sounds: dict[Path, str] = {}
+    for place in (folder / name for name in reversed(_sound_folders(folder))):
+        for where, _, names in walk(place):
+            below = Path(where).relative_to(place)
+            sounds |= {below / Path(name).stem: os.path.join(where, name) for name in names if _is_sound(name)}
+    return sounds
+
+
+def _vctk(folder: Path, sounds: Mapping[Path, str], texts: Iterable[Path]) -> Iterator[Values]:
     """Yield the rows of texts that are each a file, named like its recording, in folders named like the speakers.
 
     Of a recording with two microphones the first is read.
     """
-    places = [folder / name for name in _sound_folders(folder)]
-    sounds: dict[Path, str] = {}  # by the folder inside of the place, and the stem
-    for place in reversed(places):
-        for where, _, names in walk(place):
-            below = Path(where).relative_to(place)
-            sounds |= {below / Path(name).stem: os.path.join(where, name) for name in names if _is_sound(name)}
-    for where, _, names in walk(folder / TEXTS):
-        inside = Path(where).relative_to(folder / TEXTS)
-        for name in sorted(names):
-            if not name.lower().endswith(".txt"):
-                continue
-            stem = Path(name).stem
-            found = [sounds.get(inside / f"{stem}{which}") for which in _MICROPHONES]
-            audio = next(filter(None, found), None) or os.path.join(places[0], inside, f"{stem}.wav")
-            file, words = Path(where, name), " ".join(read_text(Path(where, name)).text.split())
-            row = {"id": stem, "audio": os.path.relpath(audio, folder), "words": words}
-            yield {**row, "speaker": inside.name, "file": str(file.relative_to(folder)), "line": 1}
+    for file in texts:
+        inside = file.parent.relative_to(folder / TEXTS)
+        found = [sounds.get(inside / f"{file.stem}{which}") for which in _MICROPHONES]
+        there = next(filter(None, found), None)
+        audio = there or os.path.join(folder, _sound_folders(folder)[0], inside, f"{file.stem}.wav")
+        row = {
+            "id": file.stem,
+            "audio": os.path.relpath(audio, folder),
+            "words": " ".join(read_text(file).text.split()),
+        }
+        yield {**row, "speaker": inside.name, "file": str(file.relative_to(folder)), "line": 1}
 
 
 def _is_sound(name: str) -> bool:
@@ -251,7 +264,8 @@ def _unfolded(values: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, value in values.items():
         if isinstance(value, Mapping) and isinstance(value.get("file"), str):
             times = {each: value[each] for each in ("start", "stop") if each in value}
-            return {**{key: other for key, other in values.items() if key != name}, "audio": value["file"], **times}
+            others = {key: other for key, other in values.items() if key != name}
+            return {**others, "audio": value["file"], **times, "of_speechbrain": True}
     return values
 
 
@@ -259,7 +273,7 @@ def with_end(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row with an end in place of a duration, where it names its start, or is of NeMo, where that is 0.
 
     Without a duration (None) such a row lasts to the end of its recording. A row with a stop stays as it is: its times
-    are SpeechBrain's, in samples.
+    may be SpeechBrain's, in samples.
 
     Raises
     ------

@@ -31,7 +31,7 @@ from speechctc.corpora.other_files import files_of, others_in
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table import SPLIT_WORDS, split_named, split_of_row
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows, spelling_of
-from speechctc.corpora.tier_choice import phone_tier
+from speechctc.corpora.tier_choice import PhoneTier, phone_tier
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
@@ -130,6 +130,13 @@ class Survey:
     to_test: CorpusConfig | None = None
     hints: set[str] = field(default_factory=set)
     met: set[Path] = field(default_factory=set)
+    _phone_tiers: dict[tuple[Path, ...], PhoneTier] = field(default_factory=dict)
+
+    def phone_tier(self, files: Sequence[Path]) -> PhoneTier:
+        """Return the tier of phones of files with tiers, which are read once."""
+        if (key := tuple(files)) not in self._phone_tiers:
+            self._phone_tiers[key] = phone_tier(files)
+        return self._phone_tiers[key]
 
     @cached_property
     def tracks(self) -> dict[Path, Path]:
@@ -150,7 +157,7 @@ class Survey:
         """Return the config for files with tiers; None if no tier is given and none looks like phones."""
         if "tier" in self.given or "words_tier" in self.given:
             return self.config_of(kind=kind, root=str(self.folder), uncorrected=False)
-        tier, note, segment, to_mend, words = phone_tier(files)
+        tier, note, segment, to_mend, words = self.phone_tier(files)
         self.hints |= {"spaces"} if to_mend else set()
         self.notes.append(note)
         if tier and segment != "labels":
@@ -334,17 +341,16 @@ def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     else:
         endings = LABEL_TRACKS if config.kind == "labels" else (TEXTGRID, ".phn")
         result.refused = sum(siblings.find(path, endings) is not None for path in others.paths)
-    result.notes += _other_labels(result, config.kind, siblings)
+    result.notes += _other_labels(result, config.kind)
     result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
     result.unlabelled = len(others.paths) - result.refused
     result.broken = others.unreadable
 
 
-def _other_labels(result: Survey, used: str, siblings: Siblings) -> Iterator[str]:
+def _other_labels(result: Survey, used: str) -> Iterator[str]:
     """Yield a note on files of labels of each kind that comes after the one that is used."""
-    grids = {grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None}
     found = {"table": "", "textgrid": "", "elan": ""}
-    if grids:
+    if grids := {*_grids(result)}:
         found["textgrid"] = f"{plural(len(grids), 'TextGrid')} of recordings"
     if files := eaf_files(result.folder):
         found["elan"] = plural(len(files), "ELAN file")
@@ -393,7 +399,7 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
         result.notes.append(f"not used: {plural(len(left), 'more table')} ({first_few(left, 3)})")
     if not {"language", "dictionary"} & set(result.given):
         result.of_words = not any(row.phones or "language" in dict(row.traits) for row in rows[chosen["train"]])
-    if result.of_words and phone_tier(_grids(result))[0]:
+    if result.of_words and result.phone_tier(_grids(result)).name:
         what = "words of no known language, and the TextGrids beside the recordings have phones"
         result.notes.append(f"not used: {first_few([str(path) for path in chosen.values()], 3)}: {what}")
         result.of_words = False

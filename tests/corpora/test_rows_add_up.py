@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import soundfile
 
+from speechctc.audio.folders import walk
 from speechctc.audio.tracks import Channel
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
+from speechctc.corpora import manifests
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 
@@ -255,6 +257,20 @@ def test_lines_and_recordings_of_librispeech_are_used_or_named() -> None:
     corpus = read("dev")
     assert list(used(corpus)) == ["1-2-0000"]
     assert "no such recording" in left(corpus)["1-2-0002"] and "no line of it" in left(corpus)["1-2-0001"]
+
+
+def test_the_files_of_a_folder_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("dev/1/2").mkdir(parents=True)
+    Path("a.wav").rename("dev/1/2/1-2-0000.wav")
+    Path("dev/1/2/1-2.trans.txt").write_text("1-2-0000 LO\n")
+    walked = list[Path]()
+
+    def counted(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        walked.append(folder)
+        return walk(folder)
+
+    monkeypatch.setattr(manifests, "walk", counted)
+    assert list(used(read("dev"))) == ["1-2-0000"] and walked == [Path("dev")]
 
 
 def test_texts_of_vctk_are_used_or_named() -> None:
