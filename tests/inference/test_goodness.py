@@ -142,8 +142,10 @@ def test_a_contrast_is_the_odds_of_the_two_transcripts() -> None:
     seen = seen_in(posteriors, labels)
     found = [each.contrasts for each in contrasted.judge(seen)]
     rows = torch.from_numpy(np.concatenate(list(posteriors.blocks()))).double()[:, None]
-    losses = [float(of_torch(rows, torch.tensor([each]), [len(rows)], [4], reduction="sum")) for each in (labels, said)]
-    assert found[1] == (("d", pytest.approx(1 / (1 + np.exp(losses[0] - losses[1])))),)
+    lengths = torch.tensor([len(rows)]), torch.tensor([4])
+    right, wrong = (float(of_torch(rows, torch.tensor([each]), *lengths, reduction="sum")) for each in (labels, said))
+    ((other, probability),) = found[1]
+    assert other == "d" and probability == pytest.approx(1 / (1 + np.exp(right - wrong)))
     assert [[other for other, _ in each] for each in found] == [["c"], ["d"], ["a"], ["c"]]
     assert all(each.contrasts == () for each in learned.judge(seen))
 
