@@ -14,7 +14,9 @@ import pytest
 import soundfile
 
 from speechctc.audio import sound_file
+from speechctc.audio.recordings import Recording
 from speechctc.corpora import synthetic
+from speechctc.inference.manifest import Manifest
 from speechctc.studio.microphone import recover
 from speechctc.studio.sound import Waveform
 from tests.command import Command, one_line_error
@@ -93,6 +95,15 @@ def test_decoding(speechctc: Command, beside_latest: Path) -> None:
     assert speechctc("decode", "in", "--format", "json", "--out", "out/").status == 0
     done = {path.name: len(json.loads(path.read_text())["phones"]) for path in (beside_latest / "out").glob("*.json")}
     assert done == {"0.json": 40, "1.json": 40, "2.json": 40}
+
+
+def test_a_manifest_is_named_and_has_no_half_lines(beside_latest: Path) -> None:
+    write_song(beside_latest / "a.wav", ["low", "mid"] * 20)
+    with full(20), pytest.raises(OSError, match="run.jsonl"):
+        manifest = Manifest(beside_latest / "run.jsonl")
+        manifest.begin([recording := Recording(Path("a.wav"), Path("a"))], lambda each: "", None)
+        manifest.add(recording)
+    assert (beside_latest / "run.jsonl").read_bytes() == b""  # no half of a line
 
 
 def test_sound_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

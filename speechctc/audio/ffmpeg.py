@@ -17,6 +17,7 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -255,7 +256,7 @@ class _Decoder:
         begins = _BEGINS.search(self._log) if _is_mpeg_stream(path) else None
         self._begins = float(begins[1]) if begins else 0.0
         self._timeline = Timeline(self.samplerate, _seconds(self._log))
-        self._jumps = 0  # that were placed
+        self._placed = 0  # bytes of the log that tell of places which were used
         self.first = self._end = self._decoded = self._to_drop = 0
         self._ended = False
         self._blocks: deque[NDArray[np.float32]] = deque()
@@ -319,10 +320,11 @@ class _Decoder:
         """
         if self._has_no_times:
             return None
-        printed = [float(each) for each in _PRINTED.findall(self._log)[3 * self._jumps : 3 * self._jumps + 3]]
+        found = [*islice(_PRINTED.finditer(self._log, self._placed), 3)]
+        printed = [float(each[1]) for each in found]
         if len(printed) < 3 or self._timeline.sample(int(printed[0]), int(printed[2])) >= end:
             return None
-        self._jumps += 1
+        self._placed = found[-1].end()
         try:
             lag = printed[1] - self._begins * printed[2]
             return self._timeline.place(int(printed[0]), lag, int(printed[2]))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from speechctc.audio.addresses import address_of, name_of_address
 from speechctc.audio.folders import CONTAINERS, ENDINGS, NOT_READ, SOUND, files_below, is_made
 from speechctc.audio.tracks import Channel, named
 from speechctc.core.errors import InputError, first_few, printable
@@ -30,20 +31,64 @@ class Recording(NamedTuple):
         The channel to read, counted from 1; None: the mean of all.
     speaker : str
         ``""`` where that is not known.
+    address : str
+        Where it was read from, if not from its path.
     """
 
     path: Path
     name: Path
     channel: Channel | None = None
     speaker: str = ""
+    address: str = ""
+
+    @property
+    def place(self) -> str:
+        """Its path or address, as the user named it."""
+        return self.address or str(self.path)
 
     @property
     def source(self) -> str:
         """What is read, in words."""
-        return named(str(self.path), self.channel)
+        return named(self.place, self.channel)
 
 
-def find_recordings(arguments: Iterable[Path], channel: Channel | None = None) -> list[Recording]:
+class Found(NamedTuple):
+    """A recording that was named, the name of its results with the ending, the folder named or its own, an address."""
+
+    path: Path
+    name: Path
+    place: Path
+    address: str = ""
+
+
+class Listed(NamedTuple):
+    """Recordings named one by one; the names of their results begin below the folder that all are in."""
+
+    entries: tuple[Found, ...]
+
+    @classmethod
+    def of(cls, named: Iterable[str]) -> Listed:
+        """Return recordings of these paths and addresses."""
+        entries, taken = list[tuple[Path, str]](), set[str]()
+        for text in named:
+            address = address_of(text)
+            path = Path(name_of_address(address) if address else text)
+            if address and str(path) in taken:  # it asks a server for something else under the same name
+                path = next(each for each in map(path.with_stem, numbered(path.stem)) if str(each) not in taken)
+            taken.add(str(path))
+            entries.append((path, address))
+        whole = [os.path.abspath(path) for path, _ in entries]
+        root = os.path.commonpath(set(map(os.path.dirname, whole))) if whole else ""
+        start, place = len(os.path.join(root, "")), Path(root)
+        names = (Path(each[start:]) for each in whole)
+        return cls(tuple(Found(path, name, place, at) for (path, at), name in zip(entries, names, strict=True)))
+
+
+# What a command names: a file, a folder or a pattern; several recordings of a list; or one that was found.
+Named = Path | Listed | Recording
+
+
+def find_recordings(arguments: Iterable[Named], channel: Channel | None = None) -> list[Recording]:
     """Return the recordings that files, folders (at any depth) and patterns name, each once, in order.
 
     Files that do not exist are included; reading them gives the error. Where two files of a folder differ only in the
@@ -55,43 +100,46 @@ def find_recordings(arguments: Iterable[Path], channel: Channel | None = None) -
     InputError
         A folder without recordings, or a pattern that no file matches.
     """
-    found: dict[Path, Recording] = {}
-    places: dict[Path, Path] = {}
-    for argument in arguments:
-        for path, below in _expand(argument):
-            name = path.relative_to(below) if below else Path(path.name)
-            found.setdefault(path, Recording(path, name.with_suffix("") if name.suffix else name))
-            places.setdefault(path, below or path.parent)
-    speakers = _speakers(found.values(), places)
-    stems = Counter((path.with_suffix(""), path.suffix.lower() in ENDINGS) for path in found)
-
-    def is_shared(path: Path) -> bool:
-        sound = path.suffix.lower() in ENDINGS
-        return stems[path.with_suffix(""), sound] > 1 or (not sound and stems[path.with_suffix(""), True] > 0)
-
-    return [
-        Recording(path, name.with_name(path.name) if is_shared(path) else name, channel, speakers[path])
-        for path, name, *_ in found.values()
-    ]
+    arguments = list(arguments)
+    if known := [each for each in arguments if isinstance(each, Recording)]:
+        return known
+    entries: dict[Path, Found] = {}
+    for argument in (each for each in arguments if not isinstance(each, Recording)):
+        for entry in _expand(argument):
+            entries.setdefault(entry.path, entry)
+    speakers = _speakers(list(entries.values()))
+    kinds = [_kind(path) for path in entries]
+    stems = Counter(kinds)
+    recordings = list[Recording]()
+    for entry, (stem, is_sound), speaker in zip(entries.values(), kinds, speakers, strict=True):
+        is_shared = stems[stem, is_sound] > 1 or (not is_sound and stems[stem, True] > 0)
+        name = entry.name if is_shared or not entry.name.suffix else entry.name.with_suffix("")
+        recordings.append(Recording(entry.path, name, channel, speaker, entry.address))
+    return recordings
 
 
-def _speakers(recordings: Iterable[Recording], places: Mapping[Path, Path]) -> dict[Path, str]:
-    """Return the speaker of each recording; `places` are the folders that were named, or those of files."""
-    own = {each.path: speaker_of(each.name) for each in recordings}
-    whole = {place: Path(os.path.abspath(place)) for place in places.values()}
+def _kind(path: Path) -> tuple[str, bool]:
+    """Return a path without its ending, and whether that is of sound."""
+    ending, text = path.suffix, str(path)
+    return text.removesuffix(ending), ending.lower() in ENDINGS
+
+
+def _speakers(entries: Sequence[Found]) -> list[str]:
+    """Return the speaker of each recording."""
+    own = [speaker_of(each.name) for each in entries]
+    whole = {place: Path(os.path.abspath(place)) for place in {each.place for each in entries}}
     shared = Counter(place.name for place in set(whole.values()))
     users = defaultdict[str, set[Path]](set)
-    for path, speaker in own.items():
-        users[speaker].add(whole[places[path]])
+    for entry, speaker in zip(entries, own, strict=True):
+        users[speaker].add(whole[entry.place])
 
-    def named(path: Path) -> str:
-        place, speaker = places[path], own[path]
+    def named(entry: Found, speaker: str) -> str:
         if len(users[speaker]) == 1:
             return speaker
-        name = whole[place].name
-        return speaker_of(Path(name if shared[name] == 1 else place, speaker, path.name))
+        name = whole[entry.place].name
+        return speaker_of(Path(name if shared[name] == 1 else entry.place, speaker, entry.path.name))
 
-    return {path: named(path) for path in own}
+    return list(map(named, entries, own))
 
 
 def speaker_of(name: Path) -> str:
@@ -99,7 +147,7 @@ def speaker_of(name: Path) -> str:
     return unicodedata.normalize("NFC", "/".join(part for part in name.parts[:-1] if part.lower() not in _SPLITS))
 
 
-def check_some(arguments: Sequence[Path]) -> None:
+def check_some(arguments: Sequence[Named]) -> None:
     """Check that one of the files, folders and patterns is there, before a model is loaded, which takes seconds.
 
     Raises
@@ -107,7 +155,7 @@ def check_some(arguments: Sequence[Path]) -> None:
     InputError
         None of them is.
     """
-    if not any(os.path.exists(argument) for argument in arguments):
+    if not any(not isinstance(argument, Path) or os.path.exists(argument) for argument in arguments):
         found = find_recordings(arguments)
         if not any(os.path.exists(recording.path) for recording in found):
             raise InputError(f"{first_few([str(argument) for argument in arguments])}: no such file", "check the path")
@@ -122,9 +170,9 @@ def chosen_outside(file: Path, folder: Path, recordings: Iterable[str | Path]) -
     )
 
 
-def left_out(arguments: Iterable[Path]) -> list[str]:
+def left_out(arguments: Iterable[Named]) -> list[str]:
     """Return lines on files and links in the named folders that look like sound and are not among the recordings."""
-    folders = [argument for argument in arguments if os.path.isdir(argument)]
+    folders = [argument for argument in arguments if isinstance(argument, Path) and os.path.isdir(argument)]
     return [printable(f"{folder}: {line}") for folder in folders for line in _scan(folder)[1]]
 
 
@@ -165,20 +213,22 @@ def _is_hidden(below: Path) -> bool:
     return any(part.startswith(".") for part in below.parts)
 
 
-def _expand(argument: Path) -> list[tuple[Path, Path | None]]:
-    """Return the files that an argument names, each with the folder it was found in, or None if it was named itself."""
+def _expand(argument: Path | Listed) -> Sequence[Found]:
+    """Return the files that an argument names."""
+    if isinstance(argument, Listed):
+        return argument.entries
     if os.path.isdir(argument):
         files, others = _scan(argument)
         if not files:
             looked = f"(looked for {'; '.join([' '.join(ENDINGS), *others])})"
             raise InputError(f"{argument}: no recordings in this folder {looked}", "name another folder, or files")
-        return [(path, argument) for path in files]
+        return [Found(path, path.relative_to(argument), argument) for path in files]
     if glob.has_magic(str(argument)) and not os.path.exists(argument):
         matches = sorted(glob.glob(str(argument), recursive=True))
         if not matches:
             raise InputError(f"{argument}: no file matches this pattern", "check the path, and where you are")
-        return [pair for match in matches for pair in _expand(Path(match))]
-    return [(argument, None)]
+        return [entry for match in matches for entry in _expand(Path(match))]
+    return [Found(argument, Path(argument.name), argument.parent)]
 
 
 def ids(recordings: Sequence[Recording]) -> list[str]:

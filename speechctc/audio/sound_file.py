@@ -29,6 +29,7 @@ from speechctc.audio.mp3 import SUBTYPES, Forward, unheard
 from speechctc.audio.resampling import check_rate, resample_blocks
 from speechctc.audio.tracks import Channel, number_of, track_of
 from speechctc.core.errors import InputError
+from speechctc.core.parallel import check_time
 
 BLOCK = 1 << 18  # frames decoded at a time: bounds the memory for many channels or a wrong header
 
@@ -242,6 +243,7 @@ def mono_blocks(
     size = min(size, file.samplerate) if isinstance(file, Forward) else size  # to tell where it is damaged
     done = 0
     while count is None or done < count:
+        check_time(path)
         frames = size if count is None else min(size, count - done)
         try:
             block = file.read(frames, dtype="float32", always_2d=True)

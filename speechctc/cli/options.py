@@ -6,7 +6,8 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import wraps
@@ -18,12 +19,15 @@ from typer import Argument, Option
 
 from speechctc.core.bundled import NAMES
 from speechctc.core.errors import InputError, printable
+from speechctc.core.parallel import WAIT_SECONDS as WAIT_SECONDS
 from speechctc.inference.formats import help_text
 
 if TYPE_CHECKING:
+    from speechctc.audio.recordings import Named
     from speechctc.config.schema import Config
     from speechctc.core.progress import Reporter
     from speechctc.inference.decoder import Decoder
+    from speechctc.inference.manifest import Manifest as ManifestFile
 
 
 def say(message: str) -> None:
@@ -137,6 +141,8 @@ Track = Annotated[int | None, Option("--track", metavar="N", min=1, help=
     "Read this sound track of videos that have several; 1 is the first. Default: the first.")]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=
     "Let the workers of a Dask cluster work on the recordings; its scheduler: tcp://HOST:8786.")]
+ClusterWait = Annotated[float, Option("--cluster-wait", metavar="SECONDS", min=0, help=
+    "How long to wait while the cluster has no worker.")]
 ConfigName = Annotated[str, Option("--config", help=
     "A YAML file, or the name of a config of the package: demo, finetune.")]
 ConfigOut = Annotated[Path | None, Option("--out", metavar="CONFIG", help=
@@ -161,6 +167,9 @@ Lm = Annotated[list[Path] | None, Option("--lm", metavar="PLACE", help=
 LmWeight = Annotated[float | None, Option("--lm-weight", metavar="WEIGHT", help=
     "Weight of the language models, or of the model's own n-gram; 0: decode without them. Default: the weight that lm "
     "tune found, or else the model's own setting (decode.lm_weight).")]
+Manifest = Annotated[Path | None, Option("--manifest", metavar="FILE", help=
+    "Append a line of JSON for each recording as it ends: its digest, model, settings, results, warnings or the error, "
+    "seconds, machine.")]
 Model = Annotated[Path | None, Option("--model", metavar="DIR", help=
     "The model: the folder of a run (its best checkpoint is used) or of a checkpoint, or the name of a bundled model: "
     f"{NAMES}. Default: the latest run in runs/, which is named on standard error.")]
@@ -177,10 +186,20 @@ Overwrite = Annotated[bool, Option("--overwrite", help=
     "are as speechctc wrote them are always replaced.")]
 PhonesOf = Annotated[str | None, Option("--language", metavar="CODE", help=
     "Recognise only the phones of this language in eSpeak NG: a code (pl) or a name (Polish).")]
+TimeLimit = Annotated[float | None, Option("--time-limit", metavar="SECONDS", min=0.001, help=
+    "Leave out a recording that takes longer, as an error. Default: any time.")]
 UnseenSplit = Annotated[Split, Option("--split", help=
     "The split to learn from; the model must not be trained on it.")]
 WordLanguage = Annotated[str | None, Option("--language", metavar="CODE", help=
     "The language of eSpeak NG that words are read in, such as en-us; with --dictionary, words that it lacks.")]
+Resume = Annotated[bool, Option("--resume", help=
+    "Go on by the manifest: leave out the recordings that it says are done in the same way, unless they, or their "
+    "results, changed.")]
+RecordingList = Annotated[Path | None, Option("--recordings", metavar="LIST", help=
+    "Also the recordings of this list, a path or an address (s3://, gs://, https://) in each line; - reads the list "
+    "from standard input.")]
+Part = Annotated[str | None, Option("--shard", metavar="K/N", help=
+    "Only every Nth recording from the Kth on: 3/40 is the third of 40 parts.")]
 Settings = Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...", help=
     "Settings that replace those of the config: train.epochs=3")]
 SkipChanged = Annotated[bool, Option("--skip-changed", help=
@@ -192,6 +211,81 @@ Symbols = Annotated[str, Option("--symbols", metavar="NOTATION", help=
     "How phones are written: own (as the model names them), ipa, xsampa, arpabet, or a table of two columns, a label "
     "and its symbol. The model keeps its own labels.")]
 # fmt: on
+
+
+def name_recordings(given: Any) -> list[Named]:
+    """Return what a command names: arguments, the list, addresses; its part of them, if one is named."""
+    from speechctc.audio.addresses import address_of
+    from speechctc.audio.recording_list import fetched, find_listed, parse_shard
+    from speechctc.audio.recordings import Listed, find_recordings, left_out
+    from speechctc.audio.tracks import chosen
+
+    audio, reporter, shard = list(given.audio or ()), new_reporter(), parse_shard(given.shard)
+    named: list[Named] = [Listed.of([address]) if (address := address_of(each)) else each for each in audio]
+    if given.recordings is not None:
+        if "-" in map(str, audio):
+            raise InputError("- is a recording, and --recordings names others", "leave one of them out")
+        listed, notes = find_listed(given.recordings)
+        reporter.note(*notes)
+        named.append(listed)
+    if all(isinstance(each, Path) for each in named) and given.shard is None or not named:
+        return named
+    if len(audio) == 1 and isinstance(named[0], Path) and named[0].suffix.lower() in (".tsv", ".csv", ".jsonl"):
+        return named  # a table, whose rows are divided later
+    reporter.note(*left_out(named))
+    recordings = find_recordings(named, chosen(given.track, given.channel))
+    found, errors = fetched(shard.take(recordings), reporter.progress)
+    if not found:
+        raise InputError(f"--shard {given.shard}: no recording is in this part", "nothing to do")
+    reporter.warn(*map(str, errors))
+    return [*found]
+
+
+# What does not change the result of a recording, or what its line in a manifest has by itself.
+NO_SETTINGS = frozenset(
+    "audio model out overwrite skip_existing skip_changed jobs device cluster cluster_wait time_limit manifest resume "
+    "recordings shard transcripts textgrids picture bark by_speaker before".split()
+)
+
+
+@contextmanager
+def manifest_of(given: Any, recogniser: Decoder | None = None) -> Iterator[ManifestFile | None]:
+    """Yield the manifest that a command's options name, if they do, and close it."""
+    from speechctc.inference.manifest import Manifest, digest_of_folder
+
+    if given.resume and given.manifest is None:
+        raise InputError("--resume goes on by a manifest, and none is named", "give --manifest FILE too")
+    if given.manifest is None:
+        yield None
+        return
+    model: dict[str, str] = {}
+    if recogniser is not None:
+        assert recogniser.folder is not None
+        model = {"name": recogniser.about.partition(":")[0], "sha256": digest_of_folder(recogniser.folder)}
+    fields_of = {each.name: (getattr(given, each.name), each.default) for each in fields(given)}
+    settings = {
+        name: _described(value)
+        for name, (value, default) in sorted(fields_of.items())
+        if value != default and name not in NO_SETTINGS
+    }
+    manifest = Manifest(given.manifest, given.resume, {"model": model, "settings": settings})
+    try:
+        yield manifest
+    finally:
+        manifest.end()
+
+
+def _described(value: Any) -> Any:
+    """Return a setting as plain values; with the digest of the file or folder that it names."""
+    from speechctc.core.files import sha256
+    from speechctc.inference.manifest import digest_of_folder
+
+    if isinstance(value, list):
+        return [_described(each) for each in value]
+    if isinstance(value, Path | str) and os.path.exists(value):
+        place = Path(value)
+        return {"path": str(value), "sha256": digest_of_folder(place) if place.is_dir() else sha256(place)}
+    return str(value) if isinstance(value, Path) else value
 
 
 def with_fields(command: Callable[[Given], None]) -> Callable[..., None]:

@@ -19,10 +19,10 @@ from speechctc.core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from speechctc.audio.recordings import Recording
+    from speechctc.audio.recordings import Named, Recording
     from speechctc.corpora.transcripts import Labels, Task
     from speechctc.inference.decoder import Decoder
-    from speechctc.inference.output import OutputOptions
+    from speechctc.inference.output import OutputOptions, Work
     from speechctc.inference.recogniser import Recogniser
     from speechctc.stages.by_speaker import SpeakerPages
     from speechctc.stages.transcript_reader import TranscriptReader
@@ -36,6 +36,8 @@ class Recordings:
     audio: Annotated[list[Path] | None, Argument(help=
         "Sound files, folders of them, or patterns in quotes ('talks/*.wav').")] = None
     # fmt: on
+    recordings: opt.RecordingList = None
+    shard: opt.Part = None
     model: opt.ModelOrBundled = None
     forms: opt.Forms = None
     symbols: opt.Symbols = "own"
@@ -43,11 +45,15 @@ class Recordings:
     overwrite: opt.Overwrite = False
     skip_existing: opt.SkipExisting = False
     skip_changed: opt.SkipChanged = False
+    manifest: opt.Manifest = None
+    resume: opt.Resume = False
     channel: opt.Channel = None
     track: opt.Track = None
     dereverb: opt.Dereverb = None
     jobs: opt.Jobs = 0
     cluster: opt.Cluster = None
+    cluster_wait: opt.ClusterWait = opt.WAIT_SECONDS
+    time_limit: opt.TimeLimit = None
     device: opt.OnDevice = opt.Device.auto
 
 
@@ -92,10 +98,10 @@ def decode_command(given: Decode) -> None:
 
     As text, one recording gives one line of phones; several give a line each: the file, a tab, the phones.
     """
-    if not given.audio:
+    if not given.audio and not given.recordings:
         raise InputError("no recordings are named", "name sound files or folders; see speechctc decode --help")
-    _check(given, "-" in map(str, given.audio))
-    if status := _decode(given, given.audio):
+    _check(given, "-" in map(str, given.audio or ()))
+    if status := _decode(given, opt.name_recordings(given)):
         raise typer.Exit(status)
 
 
@@ -116,11 +122,10 @@ def _check(given: Decode, is_stdin: bool) -> None:
         raise InputError(f"{named[0]} and {named[1]} do not go together", "leave one of the two out")
 
 
-def _decode(given: Decode, audio: list[Path]) -> int:
+def _decode(given: Decode, audio: list[Named]) -> int:
     """Decode; return the exit status."""
     from speechctc.audio.recordings import check_some
     from speechctc.inference.decoder import Decoder, Doubt
-    from speechctc.inference.output import Work
     from speechctc.model.checkpoint import BUILT_IN
     from speechctc.phones.languages import LISTED
     from speechctc.stages.decode import decode
@@ -128,8 +133,8 @@ def _decode(given: Decode, audio: list[Path]) -> int:
     if str(audio[0]) != "-":
         check_some(audio)
     options = _output(given)
-    work = Work(
-        given.jobs, given.alternatives, chosen(given.track, given.channel), given.live, given.raw, given.folder_cmn
+    work = _work(given)._replace(
+        alternatives=given.alternatives, live=given.live, raw_rate=given.raw, folder_cmn=given.folder_cmn
     )
     place, device = _suited(given.model, given.language, LISTED), opt.Device.cpu if given.cluster else given.device
     recogniser = opt.open_model(
@@ -152,7 +157,21 @@ def _decode(given: Decode, audio: list[Path]) -> int:
 
         tier, cluster = given.tier, given.cluster or ""
         source = partial(inside, tier, given.textgrids) if tier else partial(on_workers, cluster)
-    return decode(recogniser, audio, options, new_reporter(), work, doubt, source)
+    with opt.manifest_of(given, recogniser) as manifest:
+        return decode(recogniser, audio, replace(options, manifest=manifest), new_reporter(), work, doubt, source)
+
+
+def _work(given: Recordings) -> Work:
+    """Return what is computed of recordings, and where."""
+    from speechctc.inference.output import Work
+
+    return Work(
+        given.jobs,
+        channel=chosen(given.track, given.channel),
+        cluster=given.cluster,
+        cluster_wait=given.cluster_wait,
+        time_limit=given.time_limit,
+    )
 
 
 def _output(given: Recordings, scored: bool = False) -> OutputOptions:
@@ -270,10 +289,10 @@ def score_phones_command(given: ScorePhones) -> None:
 
 def _align(given: Align | ScorePhones) -> None:
     """Align recordings; `ScorePhones`: also say how well each phone was said."""
+    from speechctc.audio.recording_list import parse_shard
     from speechctc.corpora.tasks import find_tasks
     from speechctc.corpora.transcripts import TranscriptOptions
     from speechctc.inference.contrasts import parse_contrasts
-    from speechctc.inference.output import Work
     from speechctc.stages.align import align, in_ipa, in_own_languages, say_if_untaught
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
@@ -282,9 +301,11 @@ def _align(given: Align | ScorePhones) -> None:
     options = _output(given, scored=scoring is not None)
     labels: Labels = "phones" if given.words is None else "words"
     choice = TranscriptOptions(given.tier, labels, given.limits)
-    tasks = find_tasks(given.audio or (), given.phones, given.words or given.transcripts, choice, new_reporter())
+    audio = opt.name_recordings(given)
+    tasks = find_tasks(audio, given.phones, given.words or given.transcripts, choice, new_reporter())
     if given.intervals and "textgrid" not in options.forms:
         raise InputError("--intervals is a tier of TextGrids, and none is written", "give --format textgrid too")
+    tasks = tasks if audio else parse_shard(given.shard).take(tasks)
     pages, named = _plan_pages(tasks, scoring) if scoring else None, None
     tasks = pages.tasks if pages else tasks
     failed: list[tuple[Recording, str]] = []
@@ -300,8 +321,9 @@ def _align(given: Align | ScorePhones) -> None:
         if scoring.contrasts is not None:
             pairs = parse_contrasts(scoring.contrasts, recogniser.phones)
             recogniser.goodness = replace(recogniser.goodness, contrasts=pairs)
-    work = Work(given.jobs, channel=chosen(given.track, given.channel), cluster=given.cluster)
-    status = align(recogniser, tasks, options, new_reporter(), reader, work, failed)
+    with opt.manifest_of(given, recogniser) as manifest:
+        options = replace(options, manifest=manifest)
+        status = align(recogniser, tasks, options, new_reporter(), reader, _work(given), failed)
     if pages:
         show(pages.write(options, failed))
     if status:

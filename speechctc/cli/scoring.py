@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ from speechctc.core.errors import InputError, first_few, plural
 
 if TYPE_CHECKING:
     from speechctc.inference.output import OutputOptions
+    from speechctc.stages.measure import Choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,8 +233,10 @@ class Measure:
     """The options of ``measure``."""
 
     # fmt: off
-    audio: Annotated[list[Path], Argument(help=
-        "Sound files, folders of them, or patterns in quotes ('talks/*.wav'); or a table that align has read.")]
+    audio: Annotated[list[Path] | None, Argument(help=
+        "Sound files, folders of them, or patterns in quotes ('talks/*.wav'); or a table that align has read.")] = None
+    recordings: opt.RecordingList = None
+    shard: opt.Part = None
     textgrids: Annotated[Path | None, Option(metavar="PLACE", help=
         "A folder of TextGrids named like the recordings, or the TextGrid of a single one. Default: beside the "
         "recordings.")] = None
@@ -253,6 +256,8 @@ class Measure:
         "Default: by the ending of --out, else csv.")] = None
     out: opt.Out = None
     skip_existing: opt.SkipExisting = False
+    manifest: opt.Manifest = None
+    resume: opt.Resume = False
     picture: Annotated[Path | None, Option("--plot", metavar="FILE", help=
         "Also draw a vowel chart with ellipses of 95 % and durations, by speaker: .png .svg .pdf.")] = None
     bark: Annotated[bool, Option("--bark", help="The vowel chart of --plot is in Bark, not in Hz.")] = False
@@ -260,6 +265,8 @@ class Measure:
     channel: opt.Channel = None
     track: opt.Track = None
     cluster: opt.Cluster = None
+    cluster_wait: opt.ClusterWait = opt.WAIT_SECONDS
+    time_limit: opt.TimeLimit = None
     # fmt: on
 
 
@@ -274,26 +281,23 @@ def measure_command(given: Measure) -> None:
     """
     from speechctc.audio.recordings import check_some
     from speechctc.pages.figures import image_format
-    from speechctc.stages.measure import Choice, PraatSettings, Summary, measure, write_picture
+    from speechctc.stages.measure import Summary, measure, write_picture
 
-    check_some(given.audio)
+    if not given.audio and not given.recordings:
+        raise InputError("no recordings are named", "name sound files or folders; see speechctc measure --help")
+    audio = opt.name_recordings(given)
+    check_some(audio)
     form = image_format(given.picture) if given.picture else ""
     if given.bark and not given.picture:
         raise InputError("--bark is of the vowel chart, and none is drawn", "give --plot FILE too")
-    if given.picture and given.skip_existing:
-        raise InputError("--plot draws all that is measured, and --skip-existing skips some", "leave one of them out")
+    if given.picture and (given.skip_existing or given.resume):
+        skips = "--skip-existing skips" if given.skip_existing else "--resume leaves out"
+        raise InputError(f"--plot draws all that is measured, and {skips} some", "leave one of them out")
     options = _measured_output(given)
     check_places(given.overwrite, given.picture)
-    if given.pitch_floor >= given.pitch_ceiling:
-        raise InputError(f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling", "lower it")
-    settings = PraatSettings(
-        number_of_formants=given.number_of_formants, pitch_floor=given.pitch_floor, pitch_ceiling=given.pitch_ceiling
-    )
-    formants = tuple(given.maximum_formant or ())
-    channel = chosen(given.track, given.channel)
-    choice = Choice(given.textgrids, given.tier, given.words, channel, settings, formants, given.cluster)
-    summary = Summary(bool(form))
-    status = measure(given.audio, choice, options, summary, new_reporter())
+    choice, summary = _what_to_measure(given), Summary(bool(form))
+    with opt.manifest_of(given) as manifest:
+        status = measure(audio, choice, replace(options, manifest=manifest), summary, new_reporter())
     if summary.rows and given.picture:
         write_picture(summary.rows, given.picture, form, given.overwrite, given.bark)
     if summary.phones and (given.out or given.picture):
@@ -303,6 +307,28 @@ def measure_command(given: Measure) -> None:
         show(f"{drawn}{plural(summary.phones, 'phone')} of {plural(count, 'recording')}{by}", err=given.out is None)
     if status:
         raise typer.Exit(status)
+
+
+def _what_to_measure(given: Measure) -> Choice:
+    """Return what is measured, and where."""
+    from speechctc.audio.recording_list import parse_shard
+    from speechctc.inference.output import Work
+    from speechctc.stages.measure import Choice, PraatSettings
+
+    if given.pitch_floor >= given.pitch_ceiling:
+        raise InputError(f"--pitch-floor {given.pitch_floor:g} is not below --pitch-ceiling", "lower it")
+    settings = PraatSettings(
+        number_of_formants=given.number_of_formants, pitch_floor=given.pitch_floor, pitch_ceiling=given.pitch_ceiling
+    )
+    work = Work(
+        shard=parse_shard(given.shard),
+        cluster=given.cluster,
+        cluster_wait=given.cluster_wait,
+        time_limit=given.time_limit,
+    )
+    formants = tuple(given.maximum_formant or ())
+    channel = chosen(given.track, given.channel)
+    return Choice(given.textgrids, given.tier, given.words, channel, settings, formants, work)
 
 
 def _measured_output(given: Measure) -> OutputOptions:
@@ -326,7 +352,7 @@ def _measured_output(given: Measure) -> OutputOptions:
             f"{file}: the table is text in CSV or a workbook, which this name does not say", "name a file .csv or .xlsx"
         )
     if file is not None:
-        refuse_input(file, given.audio)
+        refuse_input(file, given.audio or ())
     return OutputOptions(form, file, folder, given.overwrite, given.skip_existing, also=also)
 
 

@@ -35,7 +35,7 @@ def start_command(
     """
     from speechctc.stages.start import start
 
-    begun = start(folder, out, settings or ())
+    begun = start(folder, out, settings or (), timed=True)
     show(begun.to_text())
     if begun.config is None:
         raise typer.Exit(1)

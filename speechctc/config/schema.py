@@ -12,7 +12,7 @@ from speechctc.config.encoder import EncoderConfig
 from speechctc.config.section import IN_ORDER, ODD, TYPED, Section
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
-from speechctc.core.own_net import OWN, facts_of
+from speechctc.core.own_net import MAX_STRIDE, OWN, NetFacts, facts_of
 
 Marks = Literal["keep", "strip", "split"]
 """What becomes of a class of marks on labels."""
@@ -179,9 +179,9 @@ _OddWidth = Annotated[_Width, ODD]
 _Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
 
 _Frames = Annotated[int, Field(ge=0)]
-FILLED_IN = ("time_stride", "sees", "longest", "version")
+FILLED_IN = NetFacts._fields
 """The keys of the section `model` that the function of a net of one's own says."""
-_OF_OWN = ("options", "sees", "longest", "version")  # its keys
+_OF_OWN = ("options", *FILLED_IN[1:])  # the keys that the package's own net has not
 
 KINDS = ("mel", "mfcc", "encoder")
 """The kinds of features of the package."""
@@ -334,6 +334,7 @@ class DataConfig(Section):
     workers: int = Field(0, ge=0, le=256, description="extraction processes; 0: one for each core")
     cluster: str = ""
     """scheduler of a Dask cluster that extracts, as tcp://HOST:8786; empty: this machine"""
+    cluster_wait: float = Field(600.0, ge=0, description="longest time without a worker of the cluster, s")
     chunk_mib: int = Field(256, ge=1, description="features on the device at a time, MiB")
 
 
@@ -468,7 +469,7 @@ class ModelConfig(Section):
     """feature maps of each convolution, after maxout"""
     kernel: tuple[_OddWidth, _OddWidth] = Field((3, 5), description="filter size: mel bands x frames; odd")
     pool: int = Field(3, ge=1, le=16, description="max-pooling over frequency after the first convolution")
-    time_stride: int = Field(1, ge=1, le=64, description="frames of input per frame of output; conv: at most 4")
+    time_stride: int = Field(1, ge=1, le=MAX_STRIDE, description="frames of input per frame of output; conv: at most 4")
     dense: tuple[_Width, ...] = Field((1024,) * 3, description="units of each dense layer, after maxout")
     dense_span: int | tuple[int, ...] = 1
     """neighbouring output frames that a dense layer sees; odd; or a list, one for each layer"""
@@ -514,8 +515,6 @@ class ModelConfig(Section):
         InputError
             The function says something else than was filled in before.
         """
-        if self.kind in OWN:
-            return self
         now = facts_of(self.kind, inputs, self.options)
         before = [("time_stride", self.time_stride, now.time_stride)]
         if self.sees is None:  # a stride that a user gave may be the default, too

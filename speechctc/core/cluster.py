@@ -6,22 +6,23 @@ scheduler can run code on its workers, so it belongs in a network whose users tr
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import platform
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from speechctc import __version__
+from speechctc.core.dispatch import AHEAD, INSTALL, ClusterRun, LostItem, NotHere, Pool
 from speechctc.core.errors import InputError, optional, with_extra
-from speechctc.core.parallel import Item, Result, WorkerEnded, WorkFailed, ordered
+from speechctc.core.parallel import Item, Result, ordered
 
 SECONDS = 10  # that a scheduler has to answer
-INSTALL = "install the same speechctc on every machine of the cluster, with its extra 'cluster'"
 
 
 @contextmanager
@@ -32,68 +33,60 @@ def on_cluster(
     size: Callable[[Item], int] = lambda item: 1,
     most: int = 64,
     shared: Any = None,
-) -> Iterator[Iterator[Result]]:
+    run: ClusterRun = ClusterRun(),  # noqa: B008
+) -> Iterator[Iterator[Result | LostItem]]:
     """Offer ``work(item)`` of each item, in order, from the workers of a Dask cluster.
+
+    An item that a worker loses or fails at goes to others; if they fail too, its result is a `LostItem`. Where there
+    is no worker, the run says so and waits for one. A worker with another program gets no work, and is named.
 
     Parameters
     ----------
     address : str
         Of the scheduler: ``tcp://host:8786``.
     work, items, size, most
-        As for `speechctc.core.parallel.in_processes`; two items a thread of the cluster are begun in any case.
+        As for `speechctc.core.parallel.in_processes`; some items a thread of the cluster are begun in any case.
     shared : optional
         Sent to each worker once; the work is then ``work(shared, item)``.
+    run : ClusterRun
+        How long it waits for workers and for an item, and what the tasks are called.
 
     Raises
     ------
     InputError
-        Dask is not installed here, no scheduler answers, it has no workers, or a worker has other versions; by the
-        iterator: what `work` raised of this kind.
+        Dask is not installed here, no scheduler answers, no worker came, or none can be used; by the iterator: what
+        `work` raised of this kind.
     WorkerEnded
-        By the iterator: the scheduler is gone, or an item ended several workers.
-    WorkFailed
-        By the iterator: `work` raised another exception.
+        The scheduler is gone.
     """
     client = _connect(address)
     try:
-        threads = sum(client.nthreads().values())
-        if not threads:
-            raise InputError(f"{address}: the scheduler has no workers", f"run: dask worker {address}")
-        _check_versions(client, address)
-        given = () if shared is None else (client.scatter(shared, broadcast=True, hash=False),)
-        submit = partial(client.submit, work, *given, pure=False)
-        yield ordered(lambda item: _Begun(submit(item)), items, 2 * threads, size, most)
+        pool = Pool(client, address, work, () if shared is None else (shared,), refusal, versions, run)
+        count = max(2 * AHEAD * sum(seat.threads for seat in pool.seats.values()), AHEAD)
+        yield ordered(pool.submit, items, count, size, most)
     finally:
         client.close(timeout=SECONDS)
 
 
-class _Begun(NamedTuple):
-    """An item that the cluster has."""
-
-    future: Any
-
-    def result(self) -> Any:
-        from asyncio import CancelledError
-        from concurrent.futures import CancelledError as FutureCancelled
-
-        from distributed import KilledWorker
-        from distributed.comm.core import CommClosedError
-
-        try:
-            return self.future.result()
-        except InputError:
-            raise
-        except (KilledWorker, CommClosedError, CancelledError, FutureCancelled, TimeoutError):
-            raise WorkerEnded from None
-        except Exception as error:
-            raise WorkFailed(f"{type(error).__name__}: {error}") from error
-
-
 def versions() -> dict[str, str]:
-    """Return what must be alike on all machines for their results to be: Python, and packages, as far as installed."""
+    """Return what must be alike on all machines for their results to be: Python, packages as far as installed, code."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {**_packages(), "speechctc": __version__, "Python": python, "the code of speechctc": code_digest()}
+
+
+@cache
+def _packages() -> dict[str, str]:
     names = ("torch", "torchaudio", "numpy", "soundfile", "numba", "praat-parselmouth")
-    packages = {name: each.version for name in names for each in distributions(name=name)}
-    return {**packages, "speechctc": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
+    return {name: each.version for name in names for each in distributions(name=name)}
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of the modules of this package, which may differ though its version does not."""
+    folder, digest = Path(__file__).resolve().parent.parent, hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()}\n".encode() + path.read_bytes().replace(b"\r\n", b"\n"))
+    return digest.hexdigest()[:12]
 
 
 def shared_recording(folder: Path, name: Path, of: str) -> Path:
@@ -109,14 +102,23 @@ def shared_recording(folder: Path, name: Path, of: str) -> Path:
 
     Raises
     ------
-    InputError
+    NotHere
         The recording is not on this machine.
     """
     path = folder / name
     if not path.is_file():
         fix = f"put the {of} in a folder that all machines share, under the same path"
-        raise InputError(f"{path}: not on the worker {socket.gethostname()}", fix)
+        raise NotHere(f"{path}: not on the worker {socket.gethostname()}", fix)
     return path
+
+
+def refusal(there: Mapping[str, str], worker: str) -> str:
+    """Return why a worker with other versions than this machine is not used; "" if they are the same."""
+    try:
+        refuse_other(versions(), there, worker)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def refuse_other(here: Mapping[str, str], there: Mapping[str, str], worker: str) -> None:
@@ -132,7 +134,12 @@ def _connect(address: str) -> Any:
     import asyncio  # loading it takes a while
 
     distributed = optional("distributed", f"{address}: Dask is not installed", fix)
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told in one line, by this module
+    for name in (
+        "distributed",
+        *logging.root.manager.loggerDict,
+    ):  # what goes wrong is told in one line, by this module
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         # A client that fails to connect is closed when it is collected, and hangs if another one is just being made.
         asyncio.run(_call(address, distributed.Security().get_connection_args("client")))
@@ -148,12 +155,3 @@ async def _call(address: str, arguments: Mapping[str, Any]) -> None:
 
     comm = await connect(address, timeout=SECONDS, **arguments)
     await comm.close()
-
-
-def _check_versions(client: Any, address: str) -> None:
-    try:
-        found = client.run(versions)
-    except Exception as error:  # Dask turns what a worker raises while it unpacks work into a plain Exception
-        raise InputError(f"{address}: a worker cannot take work ({error})", INSTALL) from None
-    for worker, there in found.items():
-        refuse_other(versions(), there, worker)

@@ -16,9 +16,11 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +29,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from speechctc.core.errors import InputError
 from speechctc.core.standard_streams import open_standard_streams
@@ -39,9 +41,12 @@ Answer = TypeVar("Answer", covariant=True)
 # The environment variable that says, before numpy is loaded, how many threads share a matrix product.
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
+LONGER = "give it more time with --time-limit, or look at it alone"
+WAIT_SECONDS = 600.0  # that a run waits for a worker of a cluster, if it is not told otherwise
 MAX_WAITING = 4  # most results that wait to be taken, per thread
 
 _sharing: list[int] = []  # of each iterator at work, how many recordings at a time share the threads
+_limits: list[float | None] = []  # of each iterator at work, the seconds that a recording may take
 _training: dict[int, object] = {}  # by process, since a fork inherits it: who trains there
 
 
@@ -77,6 +82,16 @@ def shared_among(jobs: int) -> Iterator[None]:
 
 
 @contextmanager
+def each_within(seconds: float | None) -> Iterator[None]:
+    """Let each recording of `map_in_threads` take so long; None: any time."""
+    _limits.append(seconds)
+    try:
+        yield
+    finally:
+        _limits.remove(seconds)
+
+
+@contextmanager
 def only_training() -> Iterator[None]:
     """Be the only training of this process: all threads of a process draw from the same generators of torch.
 
@@ -108,12 +123,12 @@ def map_in_threads(
     jobs : int
         Number of threads; 0: one for each core, or ``OMP_NUM_THREADS``.
     """
-    jobs = jobs or threads()
+    jobs, limit = jobs or threads(), _limits[-1] if _limits else None
     own: set[int] = set()
     pool = ThreadPoolExecutor(jobs, "recording", lambda: own.add(threading.get_ident()))
     try:
         with shared_among(jobs):
-            yield from ordered(lambda item: pool.submit(attempt, work, item), items, MAX_WAITING * jobs)
+            yield from taken(ordered(lambda item: pool.submit(timed, work, item, limit), items, MAX_WAITING * jobs))
     finally:
         # An iterator that is abandoned may be closed by the garbage collector, in any thread: none can wait for itself.
         pool.shutdown(wait=threading.get_ident() not in own, cancel_futures=True)
@@ -158,12 +173,67 @@ def ordered(
         yield waiting.popleft()[0].result()
 
 
-def attempt(work: Callable[[Item], Result], item: Item) -> Result | InputError:
-    """Return ``work(item)``, or the `InputError` that it raised."""
+def attempt(work: Callable[[Item], Result], item: Item, limit: float | None = None) -> Result | InputError:
+    """Return ``work(item)``, or the `InputError` that it raised; `limit`: the seconds that it may take."""
     try:
-        return work(item)
+        with time_limit(limit):
+            return work(item)
     except InputError as error:
         return error
+
+
+def timed(work: Callable[[Item], Result], item: Item, limit: float | None = None) -> tuple[Result | InputError, float]:
+    """Return what `attempt` does, and the seconds it took."""
+    began = time.monotonic()
+    return attempt(work, item, limit), time.monotonic() - began
+
+
+# Of each thread, until when its recording may take and how long that is; what the result that it got last took.
+_clock = threading.local()
+
+
+class Took(NamedTuple):
+    """How long the work on an item took, seconds, and on which machine."""
+
+    seconds: float
+    machine: str
+
+
+def set_took(seconds: float, machine: str = "") -> None:
+    """Keep what a result took that is about to be given to this thread."""
+    _clock.took = Took(seconds, machine or socket.gethostname())
+
+
+def took() -> Took | None:
+    """Return what the last result took that this thread was given; None if that is not known. It is told once."""
+    last: Took | None = getattr(_clock, "took", None)
+    _clock.took = None
+    return last
+
+
+def taken(results: Iterable[tuple[Result, float]]) -> Iterator[Result]:
+    """Yield results that were `timed`; `took` tells what each took."""
+    for result, seconds in results:
+        set_took(seconds)
+        yield result
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Let the work of this thread take so long: then `check_time`, which it calls in between, raises."""
+    before = getattr(_clock, "end", None)
+    _clock.end = (time.monotonic() + seconds, seconds) if seconds is not None else before
+    try:
+        yield
+    finally:
+        _clock.end = before
+
+
+def check_time(name: object) -> None:
+    """Raise an `InputError` if the recording of this name, on which this thread works, takes too long."""
+    end = getattr(_clock, "end", None)
+    if end is not None and time.monotonic() > end[0]:
+        raise InputError(f"{name}: took longer than {end[1]:g} s", LONGER)
 
 
 _RUN = "import sys; sys.path[:] = filter(None, sys.path); from runpy import run_module as run; "

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypeVar
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from speechctc.core.errors import as_utf8, printable
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+LINE_SECONDS = 60.0  # between two lines of a log
 Advance = Callable[..., None]
 Item = TypeVar("Item")
 LOGGER = logging.getLogger("speechctc")
@@ -23,12 +32,18 @@ class Reporter:
     Parameters
     ----------
     quiet : bool
-        Show no bars, only notes (a log file, a test).
+        Show no bars and no lines on progress, only notes (a test).
+
+    Attributes
+    ----------
+    failed : int
+        How many steps failed; whoever calls `progress` sets it.
     """
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
         self.quiet = quiet
+        self.failed = 0
         self._status: Callable[[str], None] | None = None
 
     def note(self, *texts: str) -> None:
@@ -54,9 +69,21 @@ class Reporter:
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Advance]:
-        """Show a progress bar; yield a function to call with the steps done and a text to show beside the bar."""
-        if self.quiet or not self.console.is_terminal or total == 0:
+        """Show a progress bar; yield a function to call with the steps done and a text to show beside the bar.
+
+        Where there is no terminal, a line is printed each minute, with `failed` if that was set.
+        """
+        self.failed = 0
+        if self.quiet or total == 0:
             yield lambda steps=1, text="": None
+            return
+        if not self.console.is_terminal:
+            with _Log(self, what, total) as log:
+                self._status = log.tell
+                try:
+                    yield log.advance
+                finally:
+                    self._status = None
             return
         name, beside = (TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[text]}"))
         columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
@@ -77,6 +104,57 @@ class Reporter:
         """Show a text beside the progress bar, if there is one; from any thread."""
         if (show := self._status) is not None:
             show(text)
+
+
+class _Log:
+    """Prints a line a minute on how far the work is, from a thread of its own: also while nothing gets done."""
+
+    def __init__(self, reporter: Reporter, what: str, total: int) -> None:
+        self.reporter, self.what, self.total, self.done, self.text = reporter, what, total, 0, ""
+        self.began, self.ended = time.monotonic(), threading.Event()
+        self.thread = threading.Thread(target=self._print, daemon=True)
+
+    def __enter__(self) -> Self:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.thread.join()
+
+    def advance(self, steps: int = 1, text: str = "") -> None:
+        self.done += steps
+
+    def tell(self, text: str) -> None:
+        self.text = text
+
+    def _print(self) -> None:
+        while not self.ended.wait(LINE_SECONDS):
+            self.reporter.note(self.line(time.monotonic() - self.began))
+
+    def line(self, seconds: float) -> str:
+        rate, left = self.done / seconds, self.total - self.done
+        parts = [f"{self.what}: {self.done:,} of {self.total:,} done", f"{left:,} left", f"{rate:.3g} a second"]
+        parts += [f"about {_clock(left / rate)} to go"] if rate and left else []
+        parts += [f"{self.reporter.failed:,} failed"] if self.reporter.failed else []
+        memory = resident_mib()
+        parts += [f"{memory:,.0f} MiB"] if memory else []
+        return ", ".join([*parts, self.text] if self.text else parts)
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{max(seconds / 60, 1):.0f} min"
+
+
+def resident_mib() -> float:
+    """Return the memory that this process has now, MiB; where only its most is known, that; 0 where nothing is."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    with suppress(ImportError):
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    return 0.0
 
 
 class LogReporter(Reporter):

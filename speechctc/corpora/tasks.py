@@ -13,7 +13,7 @@ from speechctc.audio import label_files, sound_file
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.folders import OF_MANY, TIMED
-from speechctc.audio.recordings import Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
+from speechctc.audio.recordings import Named, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
 from speechctc.audio.tracks import Channel, words
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, first_few
@@ -248,7 +248,7 @@ def _shared_folders(row: Row, path: Path) -> int:
 
 
 def find_tasks(
-    arguments: Sequence[Path], phones: str | None, given: Path | None, choice: TranscriptOptions, reporter: Reporter
+    arguments: Sequence[Named], phones: str | None, given: Path | None, choice: TranscriptOptions, reporter: Reporter
 ) -> list[Task]:
     """Pair recordings with their phones or words.
 
@@ -274,7 +274,8 @@ def find_tasks(
     """
     if phones is not None and given is not None:
         raise InputError("both --phones and --transcripts are given", "give one of them")
-    if table := next((each for each in arguments if each.is_file() and looks_like_table(each)), None):
+    files = (each for each in arguments if isinstance(each, Path) and each.is_file())
+    if table := next(filter(looks_like_table, files), None):
         raise InputError(
             f"{table}: a table, not a recording", "name it after --words, or --transcripts if it has phones"
         )
@@ -288,8 +289,9 @@ def find_tasks(
             reporter.note(*chosen_outside(given, _base(given), (task.recording.path for task in tasks)))
         return _noted(tasks, reporter)
     if given is not None and given.suffix.lower() == EAF and not given.is_dir() and not arguments:
-        arguments = [find_media(given, read_eaf(given).media)[0]]
-        reporter.note(*chosen_outside(given, given.parent, arguments))
+        media = find_media(given, read_eaf(given).media)[0]
+        arguments = [media]
+        reporter.note(*chosen_outside(given, given.parent, [media]))
     is_of_many = given is not None and given.suffix.lower() in OF_MANY
     if given is not None and is_of_many and not arguments:
         arguments = _recordings_beside(given)

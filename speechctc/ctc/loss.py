@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, get_args, overload
 
 import torch
 from torch import Tensor, nn
@@ -25,17 +25,16 @@ from speechctc.ctc.problem import (
 
 BACKENDS = ("auto", "cpu", "cuda", "torch", "reference")
 PLAIN = frozenset((Tensor, nn.Parameter))
-REDUCTIONS = ("none", "mean", "sum")
 Reduction: TypeAlias = Literal["none", "mean", "sum"]
+REDUCTIONS = get_args(Reduction)
 _NO_SECOND = "ctc_loss has a first derivative only"
-_P = ParamSpec("_P")
 
 
-def _also_log_probs(loss: Callable[_P, Tensor]) -> Callable[..., Tensor]:
+def _also_log_probs(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Let a loss take `logits` by PyTorch's keyword, too."""
 
     @wraps(loss)
-    def with_either(*arguments: _P.args, **named: _P.kwargs) -> Tensor:
+    def with_either(*arguments: Any, **named: Any) -> Tensor:
         if "log_probs" in named:
             if "logits" in named:
                 raise TypeError("ctc_loss got both 'logits' and 'log_probs'; they are one argument")

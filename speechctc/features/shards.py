@@ -71,7 +71,7 @@ class Shard:
         start, count = int(self.frames[:row].sum()), int(self.frames[row])
         moments = Moments(float(count), self.moment_total[row], self.moment_square[row])
         static = self.static[start : start + count]
-        return Entry(hexadecimal(self.keys)[row], static, moments, float(self.seconds[row]))
+        return Entry(hexadecimal(self.keys[row])[0], static, moments, float(self.seconds[row]))
 
 
 def write_shard(path: Path, entries: Sequence[Entry], settings: Mapping[str, Any], dtype: torch.dtype) -> None:
@@ -114,7 +114,7 @@ def read_shard(path: Path, checked: bool = False) -> Shard:
 
 
 def hexadecimal(keys: Tensor) -> list[str]:
-    """Return keys, (n, 16), as text."""
+    """Return keys, (n, 16), or one, (16,), as text."""
     text = keys.numpy().tobytes().hex()
     return [text[start : start + 2 * KEY_BYTES] for start in range(0, len(text), 2 * KEY_BYTES)]
 

@@ -95,6 +95,13 @@ class Phones(Protocol):
 Named = tuple[RecordingName, Any]
 
 
+class Kept(NamedTuple):
+    """A result whose text is known: it is written as it is."""
+
+    text: str
+    segments: tuple[()] = ()
+
+
 class Layout(NamedTuple):
     """What a writer should know beside the results.
 
@@ -138,6 +145,7 @@ class Writer:
     holds_one: ClassVar[bool] = False  # a file holds one recording
     # A file is text; else `whole` is not there, and `write` needs a stream with a ``buffer`` for bytes.
     is_text: ClassVar[bool] = True
+    is_kept: ClassVar[bool] = False  # the text of a result is that of `pieces`, whatever is written before and after it
     is_incremental: ClassVar[bool] = False  # a phone is written when it is known: `pieces` needs only `Phones`
     shows_sound: ClassVar[bool] = False  # the recording is read again, to be shown
 
@@ -153,7 +161,7 @@ class Writer:
         """Write results to one stream, each piece as soon as it is known."""
         out.write(self.head(layout))
         for name, result in results:
-            for piece in self.pieces(name, result, layout):
+            for piece in [result.text] if isinstance(result, Kept) else self.pieces(name, result, layout):
                 out.write(piece)
                 if not isinstance(result.segments, tuple):  # they come one by one
                     out.flush()
@@ -181,6 +189,7 @@ class Writer:
 class Text(Writer):
     """A line of phones; of an alignment a line for each phone."""
 
+    is_kept = True
     is_incremental = True
 
     def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
@@ -261,6 +270,7 @@ class Table(Writer):
 
     mark: str = ""
 
+    is_kept = True
     is_incremental = True
 
     @property
@@ -293,6 +303,7 @@ class Table(Writer):
 class Ctm(Writer):
     """NIST's format: lines of id, channel, start, duration, phone, confidence."""
 
+    is_kept = True
     is_incremental = True
 
     def pieces(self, name: RecordingName, result: Phones, layout: Layout) -> Iterator[str]:
@@ -307,6 +318,8 @@ class Ctm(Writer):
 
 class Json(Writer):
     """A list of results; a file for one recording has the result alone."""
+
+    is_kept = True
 
     def pieces(self, name: RecordingName, result: Recognition, layout: Layout) -> Iterator[str]:
         """Yield the text of an object, phone by phone: an hour has some 40,000 phones."""
@@ -325,7 +338,7 @@ class Json(Writer):
         try:
             for name, result in results:
                 out.write(between)
-                out.writelines(self.pieces(name, result, layout))
+                out.writelines([result.text] if isinstance(result, Kept) else self.pieces(name, result, layout))
                 out.flush()
                 between = ",\n"
         finally:

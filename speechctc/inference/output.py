@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -17,15 +17,19 @@ from typing import Any, NamedTuple, TextIO, cast
 
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import TAKEN
+from speechctc.audio.recording_list import Shard
 from speechctc.audio.recordings import Recording, Siblings, ids, names_of
 from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.tracks import Channel, number_of
 from speechctc.core import written
+from speechctc.core.dispatch import ClusterRun
 from speechctc.core.errors import InputError, as_utf8, counted_alike, plural, printable
 from speechctc.core.files import is_special
+from speechctc.core.parallel import WAIT_SECONDS
 from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.decoder import Decoder
-from speechctc.inference.formats import WRITERS, Layout, RecordingName, Writer
+from speechctc.inference.formats import WRITERS, Kept, Layout, RecordingName, Writer
+from speechctc.inference.manifest import Manifest
 
 
 class Work(NamedTuple):
@@ -47,7 +51,13 @@ class Work(NamedTuple):
     folder_cmn : bool
         Expect the common mean of the recordings of a folder in each of them; see `Decoder.centred_on`.
     cluster : str, optional
-        The scheduler of a Dask cluster whose workers align, ``tcp://host:8786``; None: the threads of this machine.
+        The scheduler of a Dask cluster whose workers do it, ``tcp://host:8786``; None: the threads of this machine.
+    cluster_wait : float
+        Seconds without a worker after which the command ends.
+    time_limit : float, optional
+        Seconds that a recording may take.
+    shard : Shard
+        The part of the rows of a table that is worked on.
     """
 
     jobs: int = 0
@@ -57,6 +67,13 @@ class Work(NamedTuple):
     raw_rate: int | None = None
     folder_cmn: bool = False
     cluster: str | None = None
+    cluster_wait: float = WAIT_SECONDS
+    time_limit: float | None = None
+    shard: Shard = Shard(1, 1)
+
+    def on_cluster(self, command: str, reporter: Reporter) -> ClusterRun:
+        """Return how a command uses a cluster; its items are pairs of a path and what else is known."""
+        return ClusterRun(command, lambda item: str(item[0]), self.cluster_wait, self.time_limit, reporter.warn)
 
 
 @dataclass(frozen=True)
@@ -87,6 +104,8 @@ class OutputOptions:
         How well each phone was said is written too.
     spelled : mapping of Path to Path
         The files in `folder` that are there under another spelling; see `as_there`.
+    manifest : Manifest, optional
+        Gets a line for each recording.
     """
 
     form: str = "text"
@@ -100,6 +119,7 @@ class OutputOptions:
     scored: bool = False
     notation: str = "own"
     spelled: Mapping[Path, Path] = field(default_factory=dict)
+    manifest: Manifest | None = None
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -116,6 +136,10 @@ class OutputOptions:
     def keeps(self, file: Path) -> bool:
         """Return whether a file in `folder` is there and stays as it is."""
         return (self.skip_existing and os.path.exists(file)) or (self.skip_changed and bool(written.changed([file])))
+
+    def is_done(self, recording: Recording) -> bool:
+        """Return whether the manifest says that nothing is to be done of a recording."""
+        return self.manifest is not None and self.manifest.is_done(recording)
 
     def as_there(self, recordings: Sequence[Recording]) -> OutputOptions:
         """Return the options with the results that are in `folder` under a name that readers take for theirs.
@@ -138,8 +162,7 @@ class OutputOptions:
         """Return the names of the recordings in the results; bytes that are not UTF-8 become U+FFFD."""
         named = zip(recordings, ids(recordings), strict=True)
         return [
-            RecordingName(as_utf8(str(each.path)), as_utf8(id), each.channel, as_utf8(each.speaker))
-            for each, id in named
+            RecordingName(as_utf8(each.place), as_utf8(id), each.channel, as_utf8(each.speaker)) for each, id in named
         ]
 
 
@@ -199,8 +222,14 @@ def _may_end_in(form: str | None, ending: str) -> bool:
     return form is not None and WRITERS[form].ending.lower().endswith(ending.lower())
 
 
-def check_out(recordings: Sequence[Recording], options: OutputOptions) -> OutputOptions:
+def check_out(
+    recordings: Sequence[Recording],
+    options: OutputOptions,
+    given: Callable[[Recording], str] = lambda recording: "",
+) -> OutputOptions:
     """Check before any work that each result can be written; return the options with the results that are there.
+
+    The manifest is opened; `given` is as for `Manifest.begin`.
 
     Raises
     ------
@@ -212,6 +241,8 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> Output
         WRITERS[form].check()
     if options.folder is None:
         _check_one(recordings, options)
+        if options.manifest:
+            options.manifest.begin(recordings, given, None)
         return options
     if options.skip_changed and options.overwrite:
         raise InputError("--skip-changed keeps what --overwrite replaces", "give one of them")
@@ -233,9 +264,12 @@ def check_out(recordings: Sequence[Recording], options: OutputOptions) -> Output
         written.refuse_links_below(folder, below)
     if odd := next((file for file in owner if is_special(file)), None):
         raise InputError(f"{odd}: a pipe or a device, where a file is to be written", "name another folder")
+    if options.manifest:
+        options.manifest.begin(recordings, given, lambda recording: options.files_of(recording).values())
     if not (options.skip_existing or options.skip_changed):
         advice = ", or --skip-changed to do only the others" if len(recordings) > 1 else ""
-        written.refuse_changed(owner, options.overwrite, advice)
+        left = [file for file, recording in owner.items() if not options.is_done(recording)]
+        written.refuse_changed(left, options.overwrite, advice)
     return options
 
 
@@ -357,22 +391,44 @@ class ResultWriter:
         writers: Mapping[str, Writer] = WRITERS,
     ) -> None:
         self.recordings, self.results, self.options = recordings, results, options
-        self.writers = writers
+        self.writers, self.writer = writers, writers[options.form]
         self.notes: list[str] = []
         self.failures: list[tuple[Path, str]] = []
         self.rooms: list[Path] = []  # recordings that were dereverberated
         self.made = 0  # files in a folder
         self._hints = 0
+        self._notes: list[str] = []  # on the last recording
 
     def to_stream(self, aligned: bool, advance: Advance) -> None:
         """Write all results to one stream; no file is made where all recordings failed."""
-        results = ((name, result) for _, name, result in self._successes(advance))
-        first, file = list(islice(results, 1)), self.options.file
-        if not first and file is not None and not is_special(file):
+        writer, options = self.writer, self.options
+        every = options.manifest.recordings if options.manifest else self.recordings
+        layout = Layout(len(every) > 1, aligned, options.file, options.scored)
+        results = self._rows(layout, advance) if options.manifest else self._named(advance)
+        first = list(islice(results, 1))
+        if not first and options.file is not None and not is_special(options.file):
             return
-        layout = Layout(len(self.recordings) > 1, aligned, file, self.options.scored)
-        with opened_out(self.options) as out:
-            self.writers[self.options.form].write(chain(first, results), out, layout)
+        with opened_out(options) as out:
+            writer.write(chain(first, results), out, layout)
+
+    def _named(self, advance: Advance) -> Iterator[tuple[RecordingName, Any]]:
+        return ((name, result) for _, name, result in self._successes(advance))
+
+    def _rows(self, layout: Layout, advance: Advance) -> Iterator[tuple[RecordingName, Any]]:
+        """Yield all results in order: those that are done from the manifest, which gets the others."""
+        manifest, news = self.options.manifest, self._successes(advance)
+        assert manifest is not None
+        names, new = self.options.names(manifest.recordings), next(news, None)
+        for recording, name in zip(manifest.recordings, names, strict=True):
+            if manifest.is_done(recording):
+                yield name, manifest.kept(recording)
+            elif new is not None and new[0] is recording:
+                result = new[2]
+                if self.writer.is_kept:
+                    result = Kept("".join(self.writer.pieces(name, result, layout)))
+                self._keep(recording, new[2], rows=result.text if self.writer.is_kept else None)
+                yield name, result
+                new = next(news, None)
 
     def to_folder(self, advance: Advance) -> None:
         """Write a file for each recording and format.
@@ -381,35 +437,53 @@ class ResultWriter:
         written in a format, or whose name is too long with the ending of one.
         """
         for recording, name, result in self._successes(advance):
+            outputs: dict[Path, bytes] = {}
             try:
                 for form, file in self.options.files_of(recording).items():
                     if not self.options.keeps(file):
-                        content = self.writers[form].content(name, result, file)
-                        written.write_bytes(file, content, self.options.overwrite)
+                        outputs[file] = self.writers[form].content(name, result, file)
+                        written.write_bytes(file, outputs[file], self.options.overwrite)
                         self.made += 1
+                self._keep(recording, result, outputs=outputs)
             except InputError as error:
-                self.failures.append((recording.path, str(error)))
+                self._fail(recording, str(error))
             except OSError as error:
                 if error.errno != errno.ENAMETOOLONG:
                     raise
                 what = f"{recording.path}: left out: its name is too long for a file of results"
-                self.failures.append((recording.path, f"{what}; rename it"))
+                self._fail(recording, f"{what}; rename it")
 
     def _successes(self, advance: Advance) -> Iterator[tuple[Recording, RecordingName, Any]]:
         """Yield the results; collect the failures, and notes on how recordings are read, and on odd channels."""
         names = self.options.names(self.recordings)
         for recording, name, result in zip(self.recordings, names, self.results, strict=True):
             if isinstance(result, InputError):
-                self.failures.append((recording.path, str(result)))
+                self._fail(recording, str(result))
             else:
+                self._notes = []
                 if recording.path != STDIN.path:
-                    self.notes += filter(
-                        None, (sound_file.remark(recording.path, recording.channel), self._hint(recording))
-                    )
+                    remark = sound_file.remark(recording.path, recording.channel)
+                    self._notes += filter(None, (remark, self._hint(recording)))
+                self.notes += self._notes
                 yield recording, name, result.renamed(self.options.symbols) if self.options.symbols else result
                 if getattr(result, "is_dereverberated", False):  # what is measured is not
                     self.rooms.append(recording.path)
             advance(1)
+
+    def _fail(self, recording: Recording, error: str) -> None:
+        """Keep why a recording has no results."""
+        self.failures.append((recording.path, error))
+        if self.options.manifest:
+            self.options.manifest.add(recording, error=error)
+
+    def _keep(
+        self, recording: Recording, result: Any, outputs: Mapping[Path, bytes] | None = None, rows: str | None = None
+    ) -> None:
+        """Add a recording that has results to the manifest."""
+        if self.options.manifest:
+            warnings = [*self._notes, *filter(None, [getattr(result, "note", "")])]
+            seconds = getattr(result, "seconds", None)
+            self.options.manifest.add(recording, outputs, rows, seconds, warnings)
 
     def _hint(self, recording: Recording) -> str:
         is_mean = number_of(recording.channel) is None and self._hints < MAX_HINTS
@@ -438,12 +512,17 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
     if is_seen and total == 1:  # nothing is seen until it is done
         with reporter.progress(what, total):
             writer.results = list(writer.results)
-    with reporter.progress(what, 0 if is_seen else total) as advance:  # of no steps, none is shown
+    with reporter.progress(what, 0 if is_seen else total) as step:  # of no steps, none is shown
+
+        def advance(steps: int) -> None:
+            reporter.failed = len(writer.failures)
+            step(steps)
+
         if options.folder is not None:
             writer.to_folder(advance)
         else:
             writer.to_stream(aligned, advance)
-    failed, is_error = counted_alike(writer.failures), len(writer.failures) == total
+    failed, is_error = counted_alike(writer.failures), bool(total) and len(writer.failures) == total
     reporter.warn(*writer.notes, *([] if is_error else failed))
     reporter.note(*(f"speechctc: {each}" for each in failed if is_error))  # as the command line says errors
     taken = [(path, f"{path}: {TAKEN}; --dereverb never leaves it") for path in writer.rooms]
@@ -457,6 +536,9 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
 
 def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter: Reporter) -> list[Recording]:
     """Return the recordings to work on; report those left out, and results with unusual names."""
+    if options.manifest:
+        reporter.note(*options.manifest.notes())
+        recordings = [each for each in recordings if not options.is_done(each)]
     if options.folder is None:
         return list(recordings)
     left = [each for each in recordings if not all(map(options.keeps, options.files_of(each).values()))]

@@ -29,6 +29,7 @@ from speechctc.phones.inventory import BLANK
 
 EXACT_CELLS = 1_000_000_000  # pairs of frames and states up to which all are looked at
 MAX_CELLS = 20 * EXACT_CELLS  # pairs of frames and states up to which a band is widened
+WIDER = 6000  # frames on each side of where a path is near an edge in which the band is made wider, at least
 REACH = (1500, 400)  # how far a band reaches from its middle line at first, in frames and in states
 # By how much a class is less probable than the best of its frame at most where misfits are sought, nats: one phone that
 # was said wrongly does not make its word another.
@@ -169,14 +170,27 @@ def _place(
     if band.cells <= EXACT_CELLS:
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True)
-    reach, further = REACH
+    reach: NDArray[np.int64]
+    further: NDArray[np.int64]
+    reach, further = (np.full(frames, each) for each in REACH)
     while True:
         band = anchored_band(compiled, posteriors, reach, further)
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         near = touches(path.states, band, states)
-        reach, further = 2 * reach, 2 * further
-        if (path.score > -np.inf and not len(near)) or 2 * band.cells > MAX_CELLS or reach > 2 * frames:
+        is_narrow = _around(near, reach) if path.score > -np.inf else np.ones(frames, bool)
+        reach, further = (np.where(is_narrow, 2 * each, each) for each in (reach, further))
+        if not is_narrow.any() or 2 * band.cells > MAX_CELLS or reach.max() > 2 * frames:
             return _placement(compiled, posteriors, path, near, False)
+
+
+def _around(near: NDArray[np.int64], reach: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which frames are so near to some that the band is to be wider there: in the rest of hours it suffices."""
+    marks = np.zeros(len(reach) + 1, np.int64)
+    far = np.maximum(2 * reach[near], WIDER)
+    np.add.at(marks, np.maximum(near - far, 0), 1)
+    np.add.at(marks, np.minimum(near + far + 1, len(reach)), -1)
+    around: NDArray[np.bool_] = np.cumsum(marks[:-1]) > 0
+    return around
 
 
 def _advance(watch: Watch | None, frames: int) -> Callable[[int], None] | None:
@@ -256,7 +270,9 @@ def _stretches(kinds: NDArray[np.int8]) -> list[Stretch]:
     ]
 
 
-def anchored_band(compiled: CompiledTranscript, posteriors: Posteriors, frames: int, states: int) -> Band:
+def anchored_band(
+    compiled: CompiledTranscript, posteriors: Posteriors, frames: NDArray[np.int64], states: NDArray[np.int64]
+) -> Band:
     """Return a band around the anchors.
 
     The phones of the best path without a transcript are aligned with those of the transcript, at a minimal number of
@@ -266,8 +282,8 @@ def anchored_band(compiled: CompiledTranscript, posteriors: Posteriors, frames: 
     ----------
     compiled : CompiledTranscript
     posteriors : Posteriors
-    frames, states : int
-        How far the band reaches from that line, in each direction.
+    frames, states : ndarray, shape = (n_frames,), int64
+        How far the band reaches from that line at each frame, in each direction.
     """
     from rapidfuzz.distance import Levenshtein
 
@@ -286,6 +302,7 @@ def anchored_band(compiled: CompiledTranscript, posteriors: Posteriors, frames: 
     low = np.floor(np.interp(time - frames, at, to)) - states
     high = np.ceil(np.interp(time + frames, at, to)) + states
     high[-1:] = last
+    low, high = np.minimum.accumulate(low[::-1])[::-1], np.maximum.accumulate(high)  # beside where it is wider
     return Band(np.maximum(low, 0).astype(np.int32), np.clip(high, 1, last).astype(np.int32))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from speechctc.lm.model import END, PhoneLM
-from speechctc.lm.ngram import ROOT, START, Integers, Labels, Ngram, Reals, backoff_mass, normalised
+from speechctc.lm.model import PhoneLM
+from speechctc.lm.ngram import START, Integers, Labels, Ngram, backoff_mass, normalised
 
 ROUNDS = 30  # of expectation maximisation: one number, which settles to three digits long before
 
@@ -39,21 +39,12 @@ def best_share(one: PhoneLM, other: PhoneLM, held_out: Iterable[Labels]) -> floa
 
     By expectation maximisation (Jelinek and Mercer 1980). Without a sequence: one half.
     """
-    sequences = [[*labels, END] for labels in held_out]
-    none = np.zeros(0)
-    probs = np.exp([np.concatenate([none, *(_of_labels(lm, each) for each in sequences)]) for lm in (one, other)])
+    sequences = [*held_out]
+    probs = np.exp([[each for labels in sequences for each in lm.log_prob_of_each(labels)] for lm in (one, other)])
     share = 0.5
     for _ in range(ROUNDS if probs.size else 0):
         share = float(np.mean(share * probs[0] / (share * probs[0] + (1 - share) * probs[1])))
     return share
-
-
-def _of_labels(lm: PhoneLM, labels: Labels) -> Reals:
-    """Return the log probability of each label of a sequence after those before it."""
-    states = [START]
-    for label in labels[:-1]:
-        states.append(int(lm.tables(np.array([states[-1]]))[1][states[-1], label]))
-    return np.asarray(lm.tables(np.array(states))[0][states, list(labels)], dtype=np.float64)
 
 
 def mix(one: Ngram, other: Ngram, share: float) -> Ngram:
@@ -84,7 +75,7 @@ def mix(one: Ngram, other: Ngram, share: float) -> Ngram:
             own = contexts[k][context]
             predicted.append(ngram.log_prob_after(own, token) + shares[k])
             found.append(there)
-            nodes[k], contexts[k] = there, _ends(ngram, own, token)
+            nodes[k], contexts[k] = there, ngram.longest_end(own, token)
         parents.append(starts[-2] + context)
         tokens.append(token)
         log_probs.append(np.logaddexp(*predicted))
@@ -111,15 +102,3 @@ def _strings(one: Ngram, other: Ngram, nodes: list[Integers], length: int) -> tu
         codes.append(place[ngram.parent[longer]] * width + ngram.token[longer])
     union = np.unique(np.concatenate(codes))
     return union // width, union % width
-
-
-def _ends(ngram: Ngram, context: Integers, token: Integers) -> Integers:
-    """Return the node of the longest end of each context and its token that the trie has."""
-    result, left = np.zeros(len(token), np.int64), np.arange(len(token))
-    context = context.copy()
-    while len(left):
-        found = ngram.find(context[left], token[left])
-        result[left] = np.maximum(found, ROOT)
-        left = left[(found < 0) & (context[left] != ROOT)]
-        context[left] = ngram.suffix[context[left]]
-    return result

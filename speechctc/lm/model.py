@@ -116,12 +116,16 @@ class PhoneLM:
 
     def log_prob(self, labels: Labels, state: int = START) -> float:
         """Return the log probability of a sequence after a state, including its end."""
-        total = 0.0
+        return sum(self.log_prob_of_each(labels, state))
+
+    def log_prob_of_each(self, labels: Labels, state: int = START) -> list[float]:
+        """Return the log probability of each label, and of the end, after a state and the labels before it."""
+        found = []
         for label in (*labels, END):
             log_probs, next_state = self.tables(np.array([state]))
-            total += float(log_probs[state, label])
+            found.append(float(log_probs[state, label]))
             state = int(next_state[state, label])
-        return total
+        return found
 
     def to_tensors(self) -> dict[str, NDArray[Any]]:
         """Return the strings as tensors, for `from_tensors`."""

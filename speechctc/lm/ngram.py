@@ -168,13 +168,21 @@ class Ngram:
         suffix = np.zeros(len(self.parent), np.int64)
         for length in range(2, self.order + 1):
             nodes = self.nodes(length)
-            left, context = nodes, suffix[self.parent[nodes]]
-            while len(left):
-                found = self.find(context, self.token[left])
-                suffix[left] = np.maximum(found, ROOT)
-                more = (found < 0) & (context != ROOT)
-                left, context = left[more], suffix[context[more]]
+            suffix[nodes] = self._longest_end(suffix, suffix[self.parent[nodes]], self.token[nodes])
         return suffix
+
+    def longest_end(self, context: Integers, token: Integers) -> Integers:
+        """Return the node of the longest end of each context and its token that the trie has."""
+        return self._longest_end(self.suffix, context, token)
+
+    def _longest_end(self, suffix: Integers, context: Integers, token: Integers) -> Integers:
+        result, left = np.zeros(len(token), np.int64), np.arange(len(token))
+        while len(left):
+            found = self.find(context, token[left])
+            result[left] = np.maximum(found, ROOT)
+            more = (found < 0) & (context != ROOT)
+            left, context = left[more], suffix[context[more]]
+        return result
 
     def log_prob_after(self, context: Integers, token: Integers) -> Reals:
         """Return the log probability of each token after the string of a node, with back-off."""

@@ -74,10 +74,10 @@ def notation_of(phones: Sequence[str]) -> Notation:
     return "xsampa" if signs.isascii() and _ONLY_XSAMPA.intersection(signs) else "ipa"
 
 
-def is_xsampa(labels: Iterable[str], fewest: int = MIN_SIGNS) -> bool:
+def is_xsampa(labels: Iterable[str]) -> bool:
     """Return whether the labels of a corpus are surely X-SAMPA or SAMPA.
 
-    Nearly all are ASCII, and one phone each in X-SAMPA. They have `fewest` signs or more that no other notation has:
+    Nearly all are ASCII, and one phone each in X-SAMPA. They have two signs or more that no other notation has:
     ``@``, ``{`` and the like, or capitals beside their small letters, such as ``S`` beside ``s``. They are not ARPABET,
     have no tones as digits (``a1`` and ``a2``), and are not all of one sign with many digits, as in DISC of CELEX.
     """
@@ -86,9 +86,8 @@ def is_xsampa(labels: Iterable[str], fewest: int = MIN_SIGNS) -> bool:
         return False
     read = [label for label in own if label.isascii() and (sound := from_xsampa(label)) and _is_short(sound)]
     signs = set("".join(read))
-    beside = {sign for sign in signs & _CAPITALS if sign.lower() in signs}
-    is_kirshenbaum = "&" in signs and "{" not in signs  # where & is what { is in X-SAMPA
-    return len(read) >= 0.9 * len(own) and len(signs & _SURE | beside) >= fewest and not is_kirshenbaum
+    are_sure = len(signs & _SURE | _capitals_beside(signs)) >= MIN_SIGNS
+    return len(read) >= 0.9 * len(own) and are_sure and not _are_kirshenbaum(signs)
 
 
 def xsampa_in_ipa(labels: Iterable[str]) -> dict[str, str]:
@@ -120,9 +119,18 @@ def unread_notation(labels: Iterable[str]) -> str:
     if _is_disc(own):
         return "DISC, of CELEX and LaBB-CAT"
     signs = set("".join(own))
-    beside = {sign for sign in signs & _CAPITALS if sign.lower() in signs}
-    is_kirshenbaum = "&" in signs and "{" not in signs and "@" in signs and len(beside) >= MIN_SIGNS
-    return "Kirshenbaum's, of eSpeak" if is_kirshenbaum else ""
+    are_surely = _are_kirshenbaum(signs) and "@" in signs and len(_capitals_beside(signs)) >= MIN_SIGNS
+    return "Kirshenbaum's, of eSpeak" if are_surely else ""
+
+
+def _capitals_beside(signs: set[str]) -> set[str]:
+    """Return the capitals whose small letters are there, too."""
+    return {sign for sign in signs & _CAPITALS if sign.lower() in signs}
+
+
+def _are_kirshenbaum(signs: set[str]) -> bool:
+    """Return whether ``&`` is there, which is what ``{`` is in X-SAMPA."""
+    return "&" in signs and "{" not in signs
 
 
 def _is_disc(labels: Sequence[str]) -> bool:

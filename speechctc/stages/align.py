@@ -14,11 +14,12 @@ from speechctc.audio import channel, sound_file
 from speechctc.audio.recordings import Recording
 from speechctc.audio.tracks import preferred
 from speechctc.core.errors import InputError, counted_alike, plural
-from speechctc.core.parallel import attempt, map_in_threads
+from speechctc.core.parallel import attempt, check_time, each_within, map_in_threads
 from speechctc.core.progress import Reporter
-from speechctc.corpora.transcripts import Labels, Task, Transcript
+from speechctc.corpora.transcripts import Labels, Task, Transcript, TranscriptOrError
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.contrasts import Tally
+from speechctc.inference.manifest import digest_of
 from speechctc.inference.output import (
     OutputOptions,
     ResultWriter,
@@ -99,16 +100,18 @@ def align(
     """
     recordings = [task.recording._replace(channel=preferred(task.recording.channel, work.channel)) for task in tasks]
     tasks = [task._replace(recording=recording) for task, recording in zip(tasks, recordings, strict=True)]
-    options = check_out(recordings, options)
+    transcripts = {task.recording: task.transcript for task in tasks}
+    options = check_out(recordings, options, lambda each: _digest(transcripts[each]))
     note_if_uncalibrated(recogniser, options, reporter)
     left = set(left_to_do(recordings, options, reporter))
-    tasks, left_out = reader.prepare([task for task in tasks if task.recording in left], options.scored)
+    tasks, left_out = reader.prepare(tasks, options.scored)  # all: they tell how each is read
     reporter.note(*left_out)
     misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed
     doubts, tally = list[str](), Tally()
+    tasks = [task for task in tasks if task.recording in left]
     jobs = map(reader.read, tasks)  # eSpeak NG reads one text at a time: not in the threads
     recordings = [task.recording for task in tasks]
-    with _results(recogniser, jobs, options, work, reporter) as results:
+    with each_within(work.time_limit), _results(recogniser, jobs, options, work, reporter) as results:
         writer = ResultWriter(recordings, _watched(recordings, results, misfits, doubts, failed, tally), options)
         status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     about = about_scores(recogniser, reader.languages) if options.scored and status < 2 else ""
@@ -116,6 +119,13 @@ def align(
     reporter.note(*reader.notes(), *filter(None, [about, *counted_alike(misfits)]))
     reporter.note(*_doubts(doubts, len(recordings)), *tally.lines(recogniser.goodness.contrasts))
     return status or (MISFITS if misfits else 0)
+
+
+def _digest(transcript: TranscriptOrError) -> str:
+    """Return a digest of what is to be placed."""
+    if isinstance(transcript, InputError):
+        return digest_of(str(transcript))
+    return digest_of(transcript.labels, transcript.phrases, transcript.language)
 
 
 def _merged_text(merged: Mapping[str, tuple[str, ...]]) -> str:
@@ -136,7 +146,8 @@ def _results(
     from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
 
     there = ((job.task.recording.path, job) for job in jobs)
-    return worked_on(work.cluster, partial(_place_there, options), recogniser, there)
+    run = work.on_cluster("score-phones" if options.scored else "align", reporter)
+    return worked_on(work.cluster, partial(_place_there, options), recogniser, there, run)
 
 
 def _place_there(options: OutputOptions, recogniser: Recogniser, path: Path, job: Job) -> Recognition:
@@ -154,14 +165,13 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     path = task.recording.path
     heard = placing.hearing.of(_labels(items)) if placing.hearing else None
     judge = replace(recogniser.goodness, language=language or "").scores if output.scored else None
-    options = AlignOptions(
-        bool(placing.find_misfits),
-        placing.silences,
-        heard,
-        judge,
-        lambda text: reporter.status(f"{path.name}: {text}"),
-        placing.find_misfits is None,
-    )
+
+    def watch(text: str) -> None:
+        check_time(path)
+        reporter.status(f"{path.name}: {text}")
+
+    find = placing.find_misfits
+    options = AlignOptions(bool(find), placing.silences, heard, judge, watch, find is None)
     parts = () if phrases[0].end == math.inf else phrases
     result = recogniser.place(path, items, channel=task.recording.channel, phrases=parts, options=options)
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments

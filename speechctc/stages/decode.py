@@ -13,9 +13,10 @@ from typing import Any
 
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import Dereverberated
-from speechctc.audio.recordings import Recording, find_recordings, left_out
+from speechctc.audio.recordings import Named, Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
 from speechctc.core.errors import InputError, counted_alike, first_few
+from speechctc.core.parallel import each_within, time_limit
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import Decoder, Doubt
 from speechctc.inference.formats import WRITERS
@@ -57,7 +58,7 @@ class LivePhones:
 
 def decode(
     recogniser: Decoder,
-    arguments: Sequence[Path],
+    arguments: Sequence[Named],
     options: OutputOptions,
     reporter: Reporter,
     work: Work = Work(),  # noqa: B008
@@ -102,10 +103,11 @@ def decode(
     if work.folder_cmn:
         source = _by_folder(every)
     with (
+        each_within(work.time_limit),
         source(recogniser, recordings, work, reporter)
         if source and recordings
-        else _results(recogniser, recordings, options, work, reporter)
-    ) as results:
+        else _results(recogniser, recordings, options, work, reporter) as results,
+    ):
         found = _watched(recordings, doubt.watched(results) if doubt else results, empty)
         status = write_results(ResultWriter(recordings, found, options), "decoding", reporter)
     why = "nothing was recognised: it may be silence, or only steady or faint sound"
@@ -164,6 +166,8 @@ def _check_stdin(options: OutputOptions) -> None:
         raise InputError(
             f"--format {options.form} shows the recording, and standard input is not kept", "save it to a file"
         )
+    if options.manifest:
+        raise InputError("--manifest is of recordings, and standard input is not kept", "save it to a file")
     if options.also:
         raise InputError("several formats at once, and standard input gives one file", "name one format")
 
@@ -177,9 +181,9 @@ def _results(
     if paths == [STDIN.path]:
         opening = sound_file.opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
         return _while_read(recogniser, opening, form, alternatives, LOOKAHEAD if work.live else None)
-    if len(paths) == 1 and options.folder is None and WRITERS[form].is_incremental:
+    if len(paths) == 1 and options.folder is None and not options.manifest and WRITERS[form].is_incremental:
         opening = sound_file.opened(paths[0], rate, channel)
-        return _while_read(recogniser, opening, form, alternatives, None, BLOCK_FRAMES)
+        return _while_read(recogniser, opening, form, alternatives, None, BLOCK_FRAMES, work.time_limit)
     return nullcontext(recogniser.decode_all(paths, work.jobs, alternatives, channel))
 
 
@@ -191,11 +195,12 @@ def _while_read(
     alternatives: int,
     lookahead: float | None,
     block_frames: int = LIVE_FRAMES,
+    limit: float | None = None,
 ) -> Iterator[Iterator[LivePhones | Recognition]]:
     """Offer the result of a recording that is opened; phone by phone if the format can be written so."""
     # Phones of standard input come while one speaks, not after each window of dereverberation.
     when = "never" if block_frames == LIVE_FRAMES else recogniser.config.decode.dereverb
-    with opening as source:
+    with opening as source, time_limit(limit):
         blocks = Dereverberated(source, recogniser.config.features.sample_rate, when)
         segments = recogniser.segments(blocks, alternatives, block_frames, lookahead)
         if WRITERS[form].is_incremental:

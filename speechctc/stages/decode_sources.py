@@ -13,6 +13,7 @@ from speechctc.audio.annotations import Interval
 from speechctc.audio.recordings import Recording
 from speechctc.audio.tracks import Channel
 from speechctc.core.cluster import on_cluster, shared_recording
+from speechctc.core.dispatch import ClusterRun, NotHere
 from speechctc.core.errors import InputError, counted_alike
 from speechctc.core.parallel import Result, WorkerEnded, map_in_threads, shared_among, threads
 from speechctc.core.progress import Reporter
@@ -67,12 +68,17 @@ def on_workers(
     """Offer the phones of each recording from the workers of a Dask cluster, as `worked_on` does."""
     paths = [recording.path for recording in recordings]
     way = partial(_decode, work.alternatives, work.channel)
-    return worked_on(address, way, recogniser, zip(paths, paths, strict=True))
+    run = work.on_cluster("decode", reporter)
+    return worked_on(address, way, recogniser, zip(paths, paths, strict=True), run)
 
 
 @contextmanager
 def worked_on(
-    address: str, work: Callable[[Any, Path, Any], Result], shared: Any, items: Iterable[tuple[Path, Any]]
+    address: str,
+    work: Callable[[Any, Path, Any], Result],
+    shared: Any,
+    items: Iterable[tuple[Path, Any]],
+    run: ClusterRun,
 ) -> Iterator[Iterator[Result | InputError]]:
     """Offer the result of each recording, in order, or the error of one that nothing can be made of.
 
@@ -86,19 +92,19 @@ def worked_on(
         What each worker gets a copy of: a recogniser on the CPU, settings.
     items : iterable of (Path, object)
         Relative paths are from the working folder, which has the same path on each worker.
+    run : ClusterRun
 
     Raises
     ------
     InputError
-        As `on_cluster`; or a recording is not on a worker.
+        As `on_cluster`; or the scheduler is gone.
     """
     try:
-        with on_cluster(address, partial(_there, Path.cwd(), work), items, shared=shared) as results:
+        with on_cluster(address, partial(_there, Path.cwd(), work), items, shared=shared, run=run) as results:
             yield results
     except WorkerEnded:
-        raise InputError(
-            "a worker was ended from outside", "run it again with --skip-existing, when the cluster is up"
-        ) from None
+        fix = "run it again when the cluster is up; --skip-existing, or --manifest and --resume, keep what is done"
+        raise InputError(f"{address}: the scheduler is gone", fix) from None
 
 
 def _decode(alternatives: int, channel: Channel | None, recogniser: Decoder, path: Path, given: Path) -> Recognition:
@@ -114,5 +120,7 @@ def _there(
     try:
         with shared_among(threads()):
             return work(shared, path, more)
+    except NotHere:
+        raise
     except InputError as error:
         return InputError(error.what.replace(str(path), str(given)), error.fix)

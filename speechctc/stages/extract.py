@@ -30,6 +30,7 @@ from speechctc.audio.tracks import Track, track_of
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
 from speechctc.core.cluster import on_cluster, shared_recording
+from speechctc.core.dispatch import ClusterRun, LostItem
 from speechctc.core.errors import InputError, counted, counted_alike, first_few, plural, printable
 from speechctc.core.parallel import WorkerEnded, attempt, in_processes
 from speechctc.core.progress import Reporter
@@ -223,7 +224,10 @@ class Extraction:
         missing = {job.key: job for job in self._all() if job.problem is None and self._place(job) is None}
         todo = [replace(job, has_plain=job.plain in self.places) for job in missing.values()]
         made = NewShard(self.store, self.settings, self.config, self.places)
-        with extracted(todo, self.config) as results, self.reporter.progress("extracting", len(todo)) as advance:
+        with (
+            extracted(todo, self.config, self.reporter) as results,
+            self.reporter.progress("extracting", len(todo)) as advance,
+        ):
             for job in todo:
                 result = next(results)
                 advance(1)
@@ -231,8 +235,10 @@ class Extraction:
         made.write()
         self.store.save_same()
 
-    def _take(self, job: Job, result: Result, made: NewShard) -> None:
-        """Put what was made for a job into the store."""
+    def _take(self, job: Job, result: Result | LostItem, made: NewShard) -> None:
+        """Put what was made for a job into the store; what no machine could do is done again by the next run."""
+        if isinstance(result, LostItem):
+            result = str(result)
         if not isinstance(result, str) and not self.digests.is_unchanged(job.utterance.audio):
             result = f"{job.utterance.audio}: {CHANGED}"
         if isinstance(result, str):
@@ -525,31 +531,37 @@ def extract_one(job: Job, config: FeatureConfig) -> Result:
 
 
 @contextmanager
-def extracted(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
+def extracted(
+    jobs: Sequence[Job],
+    config: Config,
+    reporter: Reporter = Reporter(quiet=True),  # noqa: B008
+) -> Iterator[Iterator[Result | LostItem]]:
     """Offer `extract_one` of each job, in order; in processes if there is enough to do, or on a cluster.
 
     Raises
     ------
     InputError
-        The cluster cannot be used, or workers were ended from outside.
+        The cluster cannot be used, its scheduler is gone, or processes were ended from outside.
     """
     try:
-        with _workers(jobs, config) as results:
+        with _workers(jobs, config, reporter) as results:
             yield results
     except WorkerEnded:
-        fix = "run it again; data.workers=1 takes less memory"
         if config.data.cluster:
-            fix = "run it again, when its scheduler and workers are up: what was made is kept"
+            fix = "run it again when the cluster is up: what was made is kept"
+            raise InputError(f"{config.data.cluster}: the scheduler is gone", fix) from None
+        fix = "run it again; data.workers=1 takes less memory"
         raise InputError("an extraction process was ended from outside", fix) from None
 
 
 @contextmanager
-def _workers(jobs: Sequence[Job], config: Config) -> Iterator[Iterator[Result]]:
+def _workers(jobs: Sequence[Job], config: Config, reporter: Reporter) -> Iterator[Iterator[Result | LostItem]]:
     several = 1 if extractor(config.features).alone else os.cpu_count() or 1
     count = min(config.data.workers or several, max(len(jobs) // MIN_PARALLEL_UTTERANCES, 1))
     if config.data.cluster and jobs:
         work = partial(_extract_shared, Path.cwd(), config.features)
-        with on_cluster(config.data.cluster, work, jobs, lambda job: job.frames, MAX_AHEAD) as results:
+        run = ClusterRun("extract", lambda job: str(job.utterance.audio), config.data.cluster_wait, None, reporter.warn)
+        with on_cluster(config.data.cluster, work, jobs, lambda job: job.frames, MAX_AHEAD, run=run) as results:
             yield results
     elif count == 1:
         yield (extract_one(job, config.features) for job in jobs)

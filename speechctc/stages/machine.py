@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from speechctc.core.progress import Reporter
 from speechctc.ctc import nvrtc
 from speechctc.model.net import build_any
 from speechctc.phones.inventory import Inventory
+from speechctc.training.batches import Batch
 from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Limits
 from speechctc.training.optimise import stages
@@ -26,6 +28,8 @@ from speechctc.training.train_step import TrainStep
 
 CONTAINERS = (".dockerenv", "run/.containerenv", ".singularity.d")  # files that tell of them
 ON_CPU = "everything runs on the CPU"
+TIMED_FRAMES = 1500  # most frames of an utterance by which an epoch is timed
+TIMING = 10.0  # seconds after which no further step is timed
 TOLERANCE = 1e-4  # of a loss, against the float64 reference
 INSTALL = "install speechctc again, or run scripts/install; docs/guide/install.md names the versions"
 
@@ -124,6 +128,37 @@ def estimate_memory(config: Config, inventory: Inventory, frames: Indices) -> Me
     shapes = [(len(batch), int(frames[batch].max())) for batch in plan.batches(0)]
     train_step = noise_train_step(config, inventory, choose_device(config.train.device))
     return estimate(train_step, max(shapes, key=math.prod), min(held, int(frames.sum())) * size)
+
+
+def epoch_seconds(config: Config, inventory: Inventory, utterances: int, seconds: float) -> float:
+    """Return about how long an epoch of training takes on this machine, in seconds, without scoring dev.
+
+    The median of one to three steps on silence tells, after one that compiles the loss and warms up.
+
+    Parameters
+    ----------
+    config : Config
+    inventory : Inventory
+    utterances : int
+        Of the training split.
+    seconds : float
+        Their mean duration.
+    """
+    device, frame = choose_device(config.train.device), config.features.shift_ms / 1000
+    train_step = noise_train_step(config, inventory, device)
+    frames = min(max(int(seconds / frame), 50), TIMED_FRAMES)
+    count, phones = max(min(config.train.batch_size, utterances, config.train.batch_frames // frames), 1), frames // 10
+    rows, lengths, counts = np.arange(count), np.full(count, frames), np.full(count, phones)
+    static = torch.zeros(count, frames, config.features.static_dims, device=device)
+    labels = torch.arange(1, phones + 1, device=device).remainder(train_step.net.classes - 1).add(1).repeat(count, 1)
+    host = (torch.from_numpy(each).to(device) for each in (lengths, counts))
+    batch = Batch(rows, lengths, counts, static, next(host), labels, next(host))
+    times: list[float] = []
+    while len(times) < 2 or len(times) < 4 and sum(times) < TIMING:
+        began = time.perf_counter()
+        train_step.step([batch], count * phones, 0.0, len(times) + 1).item()
+        times.append(time.perf_counter() - began)
+    return float(np.median(times[1:])) * utterances * seconds / (count * frames * frame)
 
 
 def noise_train_step(config: Config, inventory: Inventory, device: torch.device) -> TrainStep:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -13,16 +14,18 @@ import numpy as np
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
-from speechctc.audio.recordings import Recording, Siblings, find_recordings, left_out
+from speechctc.audio.recordings import Named, Recording, Siblings, find_recordings, left_out
 from speechctc.audio.tracks import Channel, preferred
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, optional, with_extra
-from speechctc.core.parallel import attempt
+from speechctc.core.files import sha256
+from speechctc.core.parallel import attempt, check_time, taken, timed
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
 from speechctc.corpora.tasks import in_table
 from speechctc.corpora.transcripts import TranscriptOptions
-from speechctc.inference.output import OutputOptions, ResultWriter, check_out, left_to_do, write_results
+from speechctc.inference.manifest import digest_of
+from speechctc.inference.output import OutputOptions, ResultWriter, Work, check_out, left_to_do, write_results
 from speechctc.pages.figures import draw_measures
 from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
@@ -73,8 +76,8 @@ class Choice(NamedTuple):
     settings : PraatSettings
     maximum_formants : sequence of str
         By speaker, in place of that of `settings`; see `read_maximum_formants`.
-    cluster : str, optional
-        The scheduler of a Dask cluster whose workers measure, ``tcp://host:8786``; None: this machine.
+    work : Work
+        Whether on a cluster, and how long a recording may take.
     """
 
     textgrids: Path | None
@@ -83,7 +86,7 @@ class Choice(NamedTuple):
     channel: Channel | None
     settings: PraatSettings
     maximum_formants: Sequence[str] = ()
-    cluster: str | None = None
+    work: Work = Work()
 
 
 class Labels(NamedTuple):
@@ -123,7 +126,7 @@ class Summary:
 
 
 def measure(
-    arguments: Sequence[Path], choice: Choice, options: OutputOptions, summary: Summary, reporter: Reporter
+    arguments: Sequence[Named], choice: Choice, options: OutputOptions, summary: Summary, reporter: Reporter
 ) -> int:
     """Write the rows of all labelled phones; return the exit status: 0, 1 if some recordings failed, 2 if all failed.
 
@@ -147,32 +150,40 @@ def measure(
     """
     what = "measure needs Praat as a Python package, praat-parselmouth, which is not installed"
     optional("parselmouth", what, with_extra("measure"))
-    is_table = len(arguments) == 1 and arguments[0].suffix.lower() in ENDINGS
-    recordings, sexes = _of_table(arguments[0], reporter) if is_table else (find_recordings(arguments), {})
+    only = arguments[0] if len(arguments) == 1 else None
+    if isinstance(only, Path) and only.suffix.lower() in ENDINGS:
+        recordings, sexes = _of_table(only, reporter)
+        recordings = choice.work.shard.take(recordings)
+    else:
+        recordings, sexes = find_recordings(arguments), {}
     if not recordings:
         raise InputError("no recording to measure", "name one")
     formants = read_maximum_formants(choice.maximum_formants, sexes)
     told = formants.of_all(recording.speaker for recording in recordings)
     reporter.note(*left_out(arguments), *filter(None, [told]))
-    options = check_out(recordings, options)
     grids = dict(zip(recordings, _textgrids(choice.textgrids, recordings), strict=True))
+    options = check_out(recordings, options, lambda each: _digest(each, grids[each], formants.of(each.speaker)))
     left = left_to_do(recordings, options, reporter)
     notes = list[tuple[Path, str]]()
     jobs = (_job(each, grids[each], choice, formants.of(each.speaker), notes) for each in left)
-    with _results(jobs, choice) as results:
+    with _results(jobs, choice, reporter) as results:
         writer = ResultWriter(left, summary.watched(left, results), options, MEASURED)
         status = write_results(writer, "measuring", reporter)
     reporter.warn(*counted_alike(notes, with_numbers=True))
     return status
 
 
-def _results(jobs: Iterable[Job], choice: Choice) -> AbstractContextManager[Iterator[list[Row] | InputError]]:
+def _results(
+    jobs: Iterable[Job], choice: Choice, reporter: Reporter
+) -> AbstractContextManager[Iterator[list[Row] | InputError]]:
     """Offer the rows of recordings, in order, from this machine or from a cluster."""
-    if choice.cluster is None:
-        return nullcontext(attempt(lambda job: _measured(choice.settings, *job), job) for job in jobs)
+    work = choice.work
+    if work.cluster is None:
+        measured = partial(_measured, choice.settings)
+        return nullcontext(taken(timed(lambda job: measured(*job), job, work.time_limit) for job in jobs))
     from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
 
-    return worked_on(choice.cluster, _measured, choice.settings, jobs)
+    return worked_on(work.cluster, _measured, choice.settings, jobs, work.on_cluster("measure", reporter))
 
 
 def _of_table(table: Path, reporter: Reporter) -> tuple[list[Recording], dict[str, str]]:
@@ -214,6 +225,12 @@ def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path
         _missing(each, given) if file is None else _shared(each, file) if len(users[file]) > 1 else file
         for each, file in zip(recordings, found, strict=True)
     ]
+
+
+def _digest(recording: Recording, grid: Path | InputError, maximum: float) -> str:
+    """Return a digest of what the rows of a recording depend on: its TextGrid, speaker and maximum formant."""
+    labels = str(grid) if isinstance(grid, InputError) or not grid.is_file() else sha256(grid)
+    return digest_of(labels, recording.speaker, maximum)
 
 
 def _missing(recording: Recording, given: Path | None) -> InputError:
@@ -282,6 +299,7 @@ def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputErro
         raise InputError(what, "check that they belong together")
     places, rows = _places(labels), list[Row]()
     for k, (start, end, label) in enumerate(phones):
+        check_time(path)
         values = {name: _number(each.get((start, end), "")) for name, each in labels.beside.items()}
         around = {
             "previous": phones[k - 1].label if k else "",

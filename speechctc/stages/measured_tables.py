@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from speechctc.inference.formats import Layout, Named, RecordingName, Sheet, Table, Workbook, Writer
+from speechctc.inference.formats import Kept, Layout, Named, RecordingName, Sheet, Table, Workbook, Writer
 
 STEPS = 10
 FORMANTS = (1, 2, 3)
@@ -36,7 +36,11 @@ class MeasuredTable(Table):
         """Write the rows of recordings as soon as they are known."""
         out.write(self.head())
         for name, rows in results:
-            out.write(self._lines(name, rows))
+            out.writelines(self.pieces(name, rows, layout))
+
+    def pieces(self, name: RecordingName, result: Any, layout: Layout) -> Iterator[str]:
+        """Yield the rows of a recording as text."""
+        yield result.text if isinstance(result, Kept) else self._lines(name, result)
 
     def content(self, name: RecordingName, result: Any, place: Path | None = None) -> bytes:
         """Return the table of a recording."""

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from speechctc.config.load import read_yaml
+from speechctc.config.load import load_config, read_yaml
 from speechctc.config.schema import MARKS, CorpusConfig
 from speechctc.core import files
 from speechctc.core.bundled import MODELS
@@ -76,7 +76,7 @@ class Start:
         return render_text("start.txt", vars(self) | {"torch": with_extra("train")}).rstrip()
 
 
-def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -> Start:
+def start(folder: Path, out: Path | None = None, settings: Sequence[str] = (), timed: bool = False) -> Start:
     """Look at a folder of recordings, and write a config to train on them.
 
     Parameters
@@ -87,6 +87,8 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
         The config to write; by default one in the working directory, named after the folder.
     settings : sequence of str
         Keys of the section ``corpus`` as ``corpus.key=value``, which replace what is found in the folder.
+    timed : bool
+        Take a few steps of training to say how long it takes on this machine.
 
     Raises
     ------
@@ -123,7 +125,22 @@ def start(folder: Path, out: Path | None = None, settings: Sequence[str] = ()) -
     description = f"{describe(found)}\n  training begins with the bundled model {begin[0]}: {begin[1]}"
     if find_spec("torch") is None:
         return Start(description, config, (_evaluation(as_found),), "no torch")
+    if timed:
+        description += f"\n  training time: {_training_time(config, found)}"
     return Start(description, config, commands)
+
+
+def _training_time(path: Path, found: Survey) -> str:
+    """Return what training takes on this machine by a few steps of the config that was written, in words."""
+    from speechctc.stages.machine import epoch_seconds  # late: it loads torch
+
+    assert found.corpus is not None
+    config, train = load_config(str(path)), found.corpus.splits["train"]
+    mean = found.sound.seconds / max(len(found.utterances), 1)
+    epoch = epoch_seconds(config, found.corpus.inventory(), len(train), mean)
+    limit, whole = config.train.minutes, config.train.epochs * epoch / 60
+    ends = f"train.minutes ends it after {limit:g} minutes, of {whole:.0f}" if limit < whole else f"{whole:.0f} minutes"
+    return f"an epoch is about {epoch:.0f} s on this machine, as a few steps tell; {config.train.epochs} epochs: {ends}"
 
 
 def _evaluation(config: CorpusConfig) -> str:
@@ -232,8 +249,7 @@ def fitting_model(phones: Iterable[str]) -> tuple[str, str]:
     labels = {without_marks(phone) or phone for phone in phones}
     known = {}
     for name, model in MODELS.items():
-        about = model.folder / "checkpoint.json"
-        own = files.read_json(about)["phones"]["list"] if about.is_file() else []
+        own = _about(name)["phones"]["list"] if (model.folder / "checkpoint.json").is_file() else []
         known[name] = sum(match.how != "nearness" for match in match_phones(sorted(labels), own).values())
     best, *others = sorted(known, key=lambda name: -known[name])
     less = ", ".join(f"{name} {known[name]}" for name in others)

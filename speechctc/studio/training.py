@@ -93,16 +93,17 @@ class Round:
         from speechctc.stages.calibrate import calibrate_run
         from speechctc.stages.extract import extract
         from speechctc.stages.train import Stopped, train
+        from speechctc.training.records import Callbacks
 
         stored = files.read_json(Path(self.state["model"]) / "checkpoint.json")["config"]
         config = parse_config(override({**stored, "corpus": self.corpus()}, self.settings()), "this round")
         found = {each.split: each.utterances for each in extract(config, Reporter(quiet=True))}
         if not found["dev"]:
             raise InputError(self._why_no_dev(), REMEDY)
-        self.update(state="training", **self._start_per())
+        self.update(state="training")
         reporter = Reporter(quiet=True)
         try:
-            train(config, True, reporter)
+            train(config, True, reporter, Callbacks(on_beginning=lambda per: self.update(start_per=per)))
             calibrate_run(config.run, reporter)
         except Stopped:
             if not (self.run / "best").exists():
@@ -146,17 +147,8 @@ class Round:
             return
         self.update(state="done", **scores)
 
-    def _start_per(self) -> dict[str, float]:
-        """Return the PER on dev of the net to go on from, to compare epochs with; ``{}`` if it has none.
-
-        Without its n-gram, which the epochs do not have either: theirs is of the corrections.
-        """
-        with suppress(InputError):
-            return {"start_per": self._evaluated(Path(self.state["model"]), "dev", "decode.lm_weight=0").counts.per}
-        return {}
-
-    def _evaluated(self, model: Path, split: str, *more: str) -> Evaluation:
-        """Return the score of a model, with more settings, on a split of the corpus."""
+    def _evaluated(self, model: Path) -> Evaluation:
+        """Return the score of a model on the recordings that were held out."""
         from speechctc.core.progress import Reporter
         from speechctc.inference.recogniser import Recogniser
         from speechctc.stages.evaluate import evaluate
@@ -164,13 +156,13 @@ class Round:
 
         corpus = {f"corpus.{key}": value for key, value in self.corpus().items()}
         settings = _settings({**corpus, "score.fold": "none"})
-        return evaluate(open_model(model, Recogniser).with_settings(more), split, settings, Reporter(quiet=True))
+        return evaluate(open_model(model, Recogniser), "test", settings, Reporter(quiet=True))
 
     def _per(self, model: Path) -> dict[str, Any] | None:
         """Return a model's PER on what was held out, its interval and a caution; None if nothing was."""
         if not self.state["test"]:
             return None
-        found = self._evaluated(model, "test")
+        found = self._evaluated(model)
         if not found.counts.reference_phones:
             return None
         return {

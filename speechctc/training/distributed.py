@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from speechctc.core.errors import InputError
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -45,8 +47,9 @@ class Ranks:
     def share_weights(self, net: nn.Module) -> None:
         """Broadcast the weights of rank 0."""
         if self.world_size > 1:
-            for parameter in net.parameters():
-                dist.broadcast(parameter.data, 0)
+            with _with_the_others():
+                for parameter in net.parameters():
+                    dist.broadcast(parameter.data, 0)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Sum the gradients over all ranks, in one message; a rank without gradients contributes zeros."""
@@ -58,7 +61,8 @@ class Ranks:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [parameter.grad for parameter in trained if parameter.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat)
+        with _with_the_others():
+            dist.all_reduce(flat)
         parts = flat.split([gradient.numel() for gradient in gradients])
         torch._foreach_copy_(gradients, [p.view(g.shape) for p, g in zip(parts, gradients, strict=True)])
 
@@ -66,8 +70,21 @@ class Ranks:
         if self.world_size == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)  # on the host: gloo, whatever the device
-        dist.all_reduce(tensor, operation)
+        with _with_the_others():
+            dist.all_reduce(tensor, operation)
         return [float(value) for value in tensor]
+
+
+@contextmanager
+def _with_the_others() -> Iterator[None]:
+    """Say in one line that another process is gone, of which the engine tells by where it noticed it."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        what = f"another process of this training has ended, or cannot be reached ({str(error).splitlines()[0]})"
+        raise InputError(what, "run the same command with --resume; fewer or more processes may go on") from None
 
 
 @contextmanager

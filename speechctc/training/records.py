@@ -91,12 +91,17 @@ class EpochRecord(TypedDict):
     alarms: str
 
 
+OnBeginning: TypeAlias = Callable[[float], object]
 OnStep: TypeAlias = Callable[[StepRecord], bool | None]
 OnEpoch: TypeAlias = Callable[[EpochRecord], bool | None]
 
 
 class Callbacks(NamedTuple):
-    """What the main process calls after each step and each epoch; one that returns true ends the training."""
+    """What the main process calls after each step and each epoch; one that returns true ends the training.
+
+    `on_beginning` gets the PER on dev, per cent, of the model that training begins with, before the first step.
+    """
 
     on_step: OnStep | None = None
     on_epoch: OnEpoch | None = None
+    on_beginning: OnBeginning | None = None

@@ -147,6 +147,8 @@ class Trainer:
         if self.ranks.is_main:
             with self.train_step.ema_weights():
                 save_checkpoint(self.run.best, self._checkpoint(line))
+            if self.callbacks.on_beginning is not None:
+                self.callbacks.on_beginning(dev.counts.per)
         told = f"epoch   0: {self.config.train.init_from} as it is: dev loss {dev.loss:.3f}"
         mixed = f"; with its n-gram, mixed with one of these labels ({self.lm_share:.0%} and {1 - self.lm_share:.0%})"
         given = "" if not self.lm_share else "; with its n-gram" if self.lm_share == 1 else mixed

@@ -137,6 +137,7 @@ def test_a_sound_track_of_a_video_is_chosen_and_the_others_are_told(speechctc: C
     (entry,) = json.loads(second.out)
     assert entry["phones"] == SONG[::-1] and entry["track"] == 2 and "channel" not in entry
     assert "sound tracks" not in second.err
+    assert speechctc("decode", "two.mkv", "--track", 2, "--format", "json", "--shard", "1/1").out == second.out
     assert "two.mkv: no track 3, it has 2 sound tracks" in one_line_error(speechctc("decode", "two.mkv", "--track", 3))
 
 

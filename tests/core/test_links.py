@@ -40,6 +40,7 @@ def test_no_command_writes_through_a_link(tmp_path: Path, tiny_model: Path, name
 
 
 READ = {*"--model --lm --transcripts --words --dictionary --textgrids --audio --text --dev --before --ratings".split()}
+READ.add("--recordings")
 ALONE = {("studio",): "its parts are hunted one by one", ("config",): "prints", ("lm", "sample"): "prints"}
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import sys
 
 import pytest
 from rich.console import Console
 
 import speechctc
+from speechctc.core import progress
 from speechctc.core.progress import Reporter
+from tests.waiting import wait_for
 
 
 @pytest.mark.parametrize("set_up", [True, False])
@@ -68,3 +71,26 @@ def test_a_bar_counts_the_items_that_were_worked_on_and_ends_with_them() -> None
     said = shown.getvalue()
     assert seen == ["a", "b"] and "1/3" in said and "too" not in said
     assert "[bold]\\x1b]0;t\\x07" in said and "b [red]\\x1b[2J" in said and "\x1b[2J" not in said
+
+
+def test_a_log_gets_a_line_a_minute_also_while_nothing_gets_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.02)
+    shown, reporter = io.StringIO(), Reporter()
+    reporter.console = Console(file=shown, width=200)
+    with reporter.progress("decoding", 2000) as advance:
+        advance(1200)
+        reporter.failed = 3
+        wait_for(lambda: shown.getvalue().count("\n") >= 2)
+    lines = shown.getvalue().splitlines()
+    wanted = r"decoding: 1,200 of 2,000 done, 800 left, \S+ a second, about 1 min to go, 3 failed, [\d,]+ MiB"
+    assert all(re.fullmatch(wanted, line) for line in lines)
+    with reporter.progress("quick", 3) as advance:
+        advance(3)
+    assert "quick" not in shown.getvalue()
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(20, "1 min"), (600, "10 min"), (7200, "2.0 h")])
+def test_how_long_it_goes_on_is_said_roughly(seconds: float, text: str) -> None:
+    log = progress._Log(Reporter(quiet=True), "x", 100)
+    log.advance(50)
+    assert f"about {text} to go" in log.line(seconds)

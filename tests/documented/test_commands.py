@@ -40,7 +40,6 @@ REPLACED = {
     # the model of the first lesson is the one that `make` trains
     "plugins-folder --model runs/talks": "plugins-folder --model runs/first",
     "--format web --model runs/talks": "--format web --model runs/first",
-    "model.onnx --model runs/talks": "model.onnx --model runs/first",
     "plot runs/talks": "plot runs/first",
     "/path/to/TIMIT": "timit",
     "FOLDER": "recordings",
@@ -64,6 +63,7 @@ NOT_RUN = {
     r"speechctc measure .*": "it needs Praat; tests/cli/test_measure.py runs it on its files",
     r"speechctc align --words .*": "tests/cli/test_align_limits.py runs these on its files",
     r"speechctc decode .*--cluster .*": "tests/core/test_cluster.py decodes on a cluster",
+    r"speechctc decode .*SLURM_ARRAY.*": "tests/cli/test_recording_list.py runs this script",
     r"speechctc evaluate .*\bunseen\b.*": "tests/stages/test_scored_corpus.py scores a corpus that is only a test",
     r"speechctc compare .*": "it needs two runs; tests/stages/test_compare.py compares models",
     r"speechctc train-boundaries .*": "tests/cli/test_train_boundaries.py runs it on tones",

@@ -193,3 +193,29 @@ def test_posteriors_come_back_from_memory_and_from_disk(monkeypatch: pytest.Monk
 def test_no_frames_at_all() -> None:
     with Posteriors(3) as kept:
         assert kept.read(0, 0).shape == (0, 3) and not len(kept.onsets) and not list(kept.blocks())
+
+
+def test_of_a_long_recording_only_the_part_is_searched_wider_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A swap of words in the middle, as in the test above; the ends of the band stay as narrow as they were."""
+    rng = np.random.default_rng(8)
+    given = "".join(random_words(rng, 700))
+    middle = len(given) // 2
+    moved = given[middle + 400 : middle + 600] + given[middle : middle + 400]
+    rows = spoken(given[:middle] + moved + given[middle + 600 :], rng)
+    bands = []
+    real = placement.anchored_band
+
+    def watched(*given: object) -> object:
+        bands.append(real(*given))  # type: ignore[arg-type]
+        return bands[-1]
+
+    monkeypatch.setattr(placement, "anchored_band", watched)
+    monkeypatch.setattr(placement, "EXACT_CELLS", 10)
+    monkeypatch.setattr(placement, "REACH", (52, 130))
+    monkeypatch.setattr(placement, "WIDER", 1500)
+    found = placed(phone_units(given), rows)
+    first, last = bands[0], bands[-1]
+    assert found.touched is None and len(bands) > 1
+    wider = (last.high - last.low) > (first.high - first.low)
+    assert wider.any() and not wider[:4000].any() and not wider[-2000:].any()
+    assert (np.diff(last.low) >= 0).all() and (np.diff(last.high) >= 0).all()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ import soundfile
 import speechctc
 from speechctc.config.load import load_config
 from speechctc.core import files
+from speechctc.core.dispatch import ClusterRun, LostItem
 from speechctc.core.errors import InputError
 from speechctc.features.extractor import FeatureExtractor
 from speechctc.features.splits import SplitFeatures, read_split
 from speechctc.features.store import Digests
 from speechctc.stages import extract as extract_stage
-from speechctc.stages.extract import extract
+from speechctc.stages.extract import Job, Result, extract
 from tests.tones import RATE, speak, write_config, write_table
 from tests.train_helpers import Recorder, run_once, same
 
@@ -83,6 +85,24 @@ def test_only_what_is_new_is_extracted(tmp_path: Path) -> None:
     for each in tmp_path.glob("table?.jsonl"):
         each.write_text(each.read_text(encoding="utf-8").replace("audio/", "moved/"), encoding="utf-8")
     assert grown(config)[0] == 0
+
+
+def test_what_no_worker_could_read_is_named_and_extracted_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def losing(address: str, work: Callable[[Job], Result], jobs: Sequence[Job], *more: Any, run: ClusterRun) -> Any:
+        yield (LostItem(f"{run.name(job)}: lost", "look") if k == 1 else work(job) for k, job in enumerate(jobs))
+
+    config = write_config(tmp_path, train=6, held_out=2)
+    monkeypatch.setattr(extract_stage, "on_cluster", losing)
+    train, *others = extract(load_config(config, ["data.cluster=tcp://127.0.0.1:1"]), Recorder())
+    lost = tmp_path / "audio/0-001.wav"
+    assert [why for _, why in train.skipped] == [f"{lost}: lost; look"] and train.utterances == 5
+    assert not any(each.skipped for each in others)
+    monkeypatch.undo()
+    assert grown(config)[0] == 1
+    assert grown(config)[0] == 0 and len(split_of(config).table.ids) == 6
 
 
 def test_another_split_extracts_nothing_of_recordings_without_reverberation(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.eaf_writer import eaf_text
@@ -22,8 +24,11 @@ from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import survey
 from speechctc.phones.inventory import TIMIT61
+from speechctc.stages import machine
 from speechctc.stages.extract import extract
 from speechctc.stages.start import advise, fitting_model, start
+from speechctc.training.batches import Batch
+from speechctc.training.train_step import TrainStep
 from tests.command import Command
 from tests.tones import write_table
 
@@ -150,6 +155,28 @@ def test_what_start_prints_can_be_typed(speechctc: Command, here: Path) -> None:
     done = speechctc(*extract)
     assert program == "speechctc" and done.status == 0, done.err
     assert "train: 6 utterances" in done.out and "dev: 2 utterances" in done.out
+
+
+def test_start_says_how_long_training_takes_by_steps_of_it(
+    speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps are made to take 2 s each, on batches of at most 8 utterances: 14 of 1 s, of which dev takes 2."""
+    now, batches = iter(range(0, 100, 2)), list[Batch]()
+
+    def step(self: TrainStep, batches_: Sequence[Batch], *_: object) -> torch.Tensor:
+        batches.extend(batches_)
+        return torch.zeros(())
+
+    monkeypatch.setattr(machine, "time", SimpleNamespace(perf_counter=lambda: next(now)))
+    monkeypatch.setattr(TrainStep, "step", step)
+    for number in range(14):
+        record(Path("new"), f"r{number}", "a b ʃ a b ʃ a b ʃ a")
+    said = speechctc("start", "new")
+    assert said.status == 0, said.err
+    epoch = re.search(r"an epoch is about (\d+) s .* 60 epochs: (\d+) minutes", said.out)
+    assert epoch and [*map(int, epoch.groups())] == [3, 3]  # 12 / 8 of 2 s, 60 times
+    assert {tuple(batch.static.shape[:2]) for batch in batches} == {(8, 100)}
+    assert all(batch.labels.min() >= 1 and batch.labels.max() <= 3 for batch in batches)
 
 
 def test_advice_follows_the_amount_and_the_speakers() -> None:

@@ -158,3 +158,16 @@ def test_the_rate_grows_with_the_processes_if_asked() -> None:
 
     rates = {how: stages(TrainConfig(lr=0.1, scale_lr=how), 4)[0].lr for how in ("none", "linear", "sqrt")}
     assert rates == pytest.approx({"none": 0.1, "linear": 0.4, "sqrt": 0.2})
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_is_told_in_one_line_by_the_other(extracted: Path, here: Path) -> None:
+    arguments = ("train", "--config", extracted, "run=r", *SETTINGS, "train.epochs=3000", "train.save_minutes=0.0001")
+    two = Together("speechctc", *arguments, cwd=here, log=here / "said")
+    wait_for((here / "r" / "metrics.jsonl").exists)
+    two.ranks[1].kill()
+    assert two.ranks[0].wait(600) == 2
+    said = [line for line in (here / "said").read_text(encoding="utf-8").splitlines() if line.startswith("speechctc: ")]
+    said = [line for line in said if "compil" not in line]
+    assert len(said) == 1 and "another process of this training has ended" in said[0] and "--resume" in said[0]
+    assert "Traceback" not in (here / "said").read_text(encoding="utf-8")

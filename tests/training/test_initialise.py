@@ -17,6 +17,7 @@ from speechctc.model.checkpoint import BUILT_IN, load_checkpoint, save_checkpoin
 from speechctc.model.net import build_net, net_of
 from speechctc.phones.inventory import Inventory
 from speechctc.training.initialise import find_pretrained, first_lms, first_net, load_pretrained
+from speechctc.training.records import Callbacks
 from speechctc.training.trainer import Stopped
 from tests.train_helpers import Recorder, run_once, same, score_once, trainer_of
 
@@ -188,6 +189,16 @@ def test_the_model_that_one_begins_with_is_epoch_0_and_stays_where_training_make
     assert any(line.startswith("epoch   0: ") and "as it is" in line for line in recorder.said)
     (warned,) = [line for line in recorder.said if line.startswith("warning: no epoch was better on dev")]
     assert f"{here / 'a'}" in warned
+
+
+def test_the_per_that_one_begins_with_is_told_before_the_first_step(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "a", "train.epochs=1")
+    told = list[tuple[float, int]]()
+    trainer = trainer_of(extracted, here / "b", f"train.init_from={here / 'a'}", "train.epochs=1")
+    trainer.callbacks = Callbacks(on_beginning=lambda per: told.append((per, trainer.progress.step)))
+    trainer.train()
+    (per, steps), *others = told
+    assert per == pytest.approx(load_checkpoint(here / "a" / "best").facts["dev_per"]) and steps == 0 and not others
 
 
 def test_the_ngram_of_the_same_phones_is_mixed_and_one_of_others_is_not(extracted: Path, here: Path) -> None:

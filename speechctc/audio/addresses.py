@@ -1,0 +1,156 @@
+"""Recordings in object stores and on servers: read once, and kept by their content in a folder of the user's.
+
+An address is taken from the command line and from a list that it names, never from tables, manifests or files of a
+folder, which may be a stranger's: reading them would tell a server who reads, or reach what only this machine can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from speechctc.core import files
+from speechctc.core.errors import InputError, optional, with_extra
+from speechctc.core.parallel import map_in_threads
+
+SCHEMES = "s3 gs gcs az abfs http https file memory".split()
+_SCHEME = re.compile(rf"({'|'.join(SCHEMES)}):/+(?=[^/])")
+AT_A_TIME = 8  # recordings that are fetched
+PIECE = 1 << 20  # bytes read at a time
+FOLDER = "recordings"
+# What a store says of a file, which changes with its content.
+VERSION = (
+    "ETag etag Content-MD5 md5Hash contentMd5 generation versionId VersionId mtime LastModified last_modified".split()
+)
+
+
+def address_of(text: str | Path) -> str:
+    """Return the address that a text is, or a path, which has lost a slash of it; "" if it is none.
+
+    A path of a file that is there is none: a stranger's folder may have the name ``https:``.
+    """
+    found = _SCHEME.match(str(text))
+    if found is None or (os.path.lexists(text) if isinstance(text, Path) else "://" not in text[: found.end()]):
+        return ""
+    slashes = ":///" if found[1] == "file" else "://"
+    return f"{found[1]}{slashes}{str(text)[found.end() :]}"
+
+
+def name_of_address(address: str) -> PurePosixPath:
+    """Return where a recording lies: its host or bucket and its path, without what asks for it."""
+    place = address.partition("://")[2]
+    return PurePosixPath(re.split(r"[?#]", place)[0] if address.startswith("http") else place)
+
+
+def cache_folder() -> Path:
+    """Return the folder in which recordings are kept: ``SPEECHCTC_CACHE``, or one in the user's cache.
+
+    Raises
+    ------
+    InputError
+        Others may write to it, or it cannot be made.
+    """
+    default = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
+    own = Path(os.environ.get("SPEECHCTC_CACHE") or Path(default or Path.home() / ".cache") / "speechctc")
+    folder = own / FOLDER
+    fix = "name a folder of your own in SPEECHCTC_CACHE"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        raise InputError(f"{folder}: recordings cannot be kept there: {error.strerror}", fix) from None
+    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
+        raise InputError(f"{folder}: of another user, or others may write to it", fix)
+    return folder
+
+
+def fetch(addresses: Sequence[str], advance: Callable[[int], object]) -> dict[str, Path | InputError]:
+    """Return the file of each address, read from its store if it is not kept, or the error.
+
+    Raises
+    ------
+    InputError
+        fsspec or the package of the store is not installed, or the folder cannot be used.
+    """
+    folder, systems = cache_folder(), dict[str, Any]()
+    for address in addresses:
+        if (scheme := address.partition(":")[0]) not in systems:
+            systems[scheme] = system_of(address)
+    found = {}
+    results = map_in_threads(partial(_fetched, systems, folder), addresses, AT_A_TIME)
+    for address, result in zip(addresses, results, strict=True):
+        found[address] = result
+        advance(1)
+    return found
+
+
+def system_of(address: str) -> Any:
+    """Return fsspec's file system of an address."""
+    scheme = address.partition(":")[0]
+    fsspec = optional("fsspec", f"{address}: fsspec is not installed, which reads it", with_extra("stores"))
+    try:
+        return fsspec.filesystem(scheme)
+    except ImportError as error:
+        raise InputError(f"{address}: {error}", f"{with_extra('stores')}, and the package that this names") from None
+
+
+def _fetched(systems: dict[str, Any], folder: Path, address: str) -> Path:
+    """Return the file that is kept of an address."""
+    system = systems[address.partition(":")[0]]
+    try:
+        place = address if address.startswith("http") else system._strip_protocol(address)
+        if "::" in address:
+            raise InputError(f"{address}: an address inside another", "name the recording itself")
+        about = system.info(place)
+        version = {key: str(about[key]) for key in VERSION if about.get(key)}
+        said = [address, about.get("size"), version]
+        note = folder / f"{hashlib.sha256(json.dumps(said).encode()).hexdigest()}.address"
+        if version and (kept := _kept(folder, note)) is not None:
+            return kept
+        return _read(system, place, folder, note, name_of_address(address).suffix)
+    except InputError:
+        raise
+    except Exception as error:  # each store has errors of its own
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"{address}: cannot be read: {why}", "check the address, the network and your rights"
+        ) from None
+
+
+def _kept(folder: Path, note: Path) -> Path | None:
+    """Return the recording that a note names, if it is there and as it was."""
+    try:
+        name = note.read_text(encoding="ascii").strip()
+        path = folder / Path(name).name
+        return path if files.sha256(path) == path.stem else None
+    except (OSError, ValueError):
+        return None
+
+
+def _read(system: Any, place: str, folder: Path, note: Path, ending: str) -> Path:
+    """Read a recording, and keep it by its content."""
+    ending = ending if re.fullmatch(r"\.\w{1,8}", ending) else ""
+    found = folder / "none"
+
+    def copy(draft: Path) -> None:
+        nonlocal found
+        digest = hashlib.sha256()
+        with system.open(place, "rb") as source, open(draft, "wb") as target:
+            while piece := source.read(PIECE):
+                digest.update(piece)
+                target.write(piece)
+        found = folder / f"{digest.hexdigest()}{ending}"
+
+    with files.draft_file(note) as draft:
+        copy(draft)
+        files.put_in_place(draft, found)
+    files.write_text(note, f"{found.name}\n")
+    return found
