@@ -337,7 +337,7 @@ def test_tasks_have_the_names_of_the_command_and_the_recording(machines: Machine
 
     machines.start("one")
     with on_cluster(machines.address, own_key, ["talks/a.wav"], run=ClusterRun("decode")) as results:
-        (key,) = list(results)
+        key: Any = next(results)
     assert (key_split(key), key[1]) == ("speechctc decode", "talks/a.wav")
 
 
