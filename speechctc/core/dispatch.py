@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from speechctc.core.errors import InputError, first_few, plural
+from speechctc.core.metrics import observe
 from speechctc.core.parallel import LONGER, WAIT_SECONDS, WorkerEnded, set_took, time_limit
 
 TRIES = 3  # machines that an item may fail on
@@ -77,19 +78,29 @@ class Answer(NamedTuple):
     host: str
 
 
+class Order(NamedTuple):
+    """What a worker is told beside its item: the command, the limit of the run, and how many items no worker has."""
+
+    command: str
+    limit: float | None
+    waiting: int
+
+
 def work_there(
-    work: Callable[..., Any], versions: Callable[[], Mapping[str, str]], limit: float | None, *given: Any
+    work: Callable[..., Any], versions: Callable[[], Mapping[str, str]], order: Order, *given: Any
 ) -> Answer:
     """Do the work on a worker; what it raises is part of the answer."""
     began, value, what = time.monotonic(), None, ""  # type: float, Any, InputError | str
     try:
-        with time_limit(limit):
+        with time_limit(order.limit):
             value = work(*given)
     except InputError as error:
         what = error
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
-    return Answer(value, what, time.monotonic() - began, versions(), socket.gethostname())
+    seconds = time.monotonic() - began
+    observe(order.command, seconds, bool(what) or isinstance(value, InputError), order.waiting)
+    return Answer(value, what, seconds, versions(), socket.gethostname())
 
 
 @dataclass(eq=False)
@@ -282,7 +293,7 @@ class Pool:
                 work_there,
                 self.work,
                 self.versions,
-                self.run.limit,
+                Order(self.run.command, self.run.limit, len(self.queue)),
                 *seat.shared,
                 begun.item,
                 key=key,

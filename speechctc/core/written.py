@@ -47,9 +47,10 @@ def changed(paths: Iterable[Path]) -> list[Path]:
     """
     record_of, found = cache(_read_record), []
     for path in paths:
+        if not os.path.lexists(path) or files.is_special(path):
+            continue
         if path.is_symlink():
             found.append(path)
-        if path.is_symlink() or not path.exists() or files.is_special(path):
             continue
         own = _digests(record_of(path.parent), path)
         if path.is_dir() or not own or not _is_as(path, own):

@@ -129,9 +129,9 @@ class OutputOptions:
     def files_of(self, recording: Recording) -> dict[str, Path]:
         """Return the file in `folder` for a recording's results in each format."""
         assert self.folder is not None
-        name = recording.name
-        files = {form: self.folder / name.with_name(name.name + WRITERS[form].ending) for form in self.forms}
-        return {form: self.spelled.get(file, file) for form, file in files.items()}
+        name = os.path.join(self.folder, recording.name)
+        files = {form: Path(f"{name}{WRITERS[form].ending}") for form in self.forms}
+        return {form: self.spelled.get(file, file) for form, file in files.items()} if self.spelled else files
 
     def keeps(self, file: Path) -> bool:
         """Return whether a file in `folder` is there and stays as it is."""
@@ -147,6 +147,8 @@ class OutputOptions:
         It may differ by letter case or Unicode form, as `Siblings` finds it; another file beside it would hide it.
         """
         siblings, plain, named = Siblings(), replace(self, spelled={}), defaultdict[Path, list[str]](list)
+        if self.folder is None or not self.folder.exists():
+            return plain
         spelled: dict[Path, Path] = {}
         for recording in recordings:
             named[recording.name.parent].append(recording.name.name + recording.path.suffix)
@@ -250,7 +252,7 @@ def check_out(
     owner: dict[Path, Recording] = {}
     for recording, file in ((each, file) for each in recordings for file in options.files_of(each).values()):
         other = owner.setdefault(file, recording)
-        if other.source != recording.source:
+        if other is not recording and other.source != recording.source:
             fix = "name the folder above them, whose structure is kept, or do one at a time"
             if other.path.parent == recording.path.parent:
                 fix = "rename one of them, or do one at a time"
@@ -541,12 +543,15 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
         recordings = [each for each in recordings if not options.is_done(each)]
     if options.folder is None:
         return list(recordings)
-    left = [each for each in recordings if not all(map(options.keeps, options.files_of(each).values()))]
+    left = list(recordings)
+    if options.skip_existing or options.skip_changed:
+        left = [each for each in recordings if not all(map(options.keeps, options.files_of(each).values()))]
     if len(left) < len(recordings):
         why = "are" if options.skip_existing else "were made or changed by hand"
         reporter.note(f"{plural(len(recordings) - len(left), 'recording')} left out: results {why} in {options.folder}")
-    stems = Counter(each.path.with_suffix("") for each in recordings)
-    if named := [each for each in left if each.name.name == each.path.name and stems[each.path.with_suffix("")] > 1]:
+    whole = [each for each in left if each.name.name == each.path.name]
+    stems = Counter(each.path.with_suffix("") for each in recordings) if whole else Counter[Path]()
+    if named := [each for each in whole if stems[each.path.with_suffix("")] > 1]:
         first = named[0].name.name + WRITERS[options.form].ending
         kept = f"the results of {plural(len(named), 'recording')} keep their endings ({first})"
         reporter.note(f"{kept}, to differ from those of others")

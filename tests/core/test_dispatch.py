@@ -310,3 +310,37 @@ def test_tasks_have_the_names_of_the_command_and_the_recordings(machines: Machin
         assert list(results) == [(7, "a")]
         (group,) = [each for each in machines.scheduler.task_prefixes if "decode" in each]
     assert group == "speechctc decode"
+
+
+def fails_at_2(item: int) -> int | InputError:
+    return InputError("no sound", "record it again") if item == 2 else item
+
+
+def test_a_workers_metrics_have_seconds_errors_and_what_waits(machines: Machines) -> None:
+    """They are those that Dask serves at /metrics of a worker; here, of this process."""
+    client = pytest.importorskip("prometheus_client")
+    machines.start("one")
+    run = ClusterRun("decode-for-metrics", lambda item: f"{item}.wav")
+    with on_cluster(machines.address, fails_at_2, range(5), run=run) as results:
+        assert [type(each) for each in results].count(InputError) == 1
+    told = client.generate_latest().decode()
+    found = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in told.splitlines() if line[0] != "#"}
+    of = '{command="decode-for-metrics"}'
+    assert found[f"speechctc_recording_seconds_count{of}"] == 5 and found[f"speechctc_recording_seconds_sum{of}"] > 0
+    assert found[f"speechctc_errors_total{of}"] == 1
+    assert found[f"speechctc_waiting{of}"] >= 0
+
+
+def test_tasks_have_the_names_of_the_command_and_the_recording(machines: Machines) -> None:
+    """Dask's dashboard groups tasks by the first part of their key."""
+    from dask.utils import key_split
+
+    machines.start("one")
+    with on_cluster(machines.address, own_key, ["talks/a.wav"], run=ClusterRun("decode")) as results:
+        key: Any = next(results)
+    assert (key_split(key), key[1]) == ("speechctc decode", "talks/a.wav")
+
+
+def own_key(item: str) -> Any:
+    """Return the key of the task that this is."""
+    return distributed.get_worker().get_current_task()
