@@ -43,6 +43,8 @@ _SEVERAL = re.compile(r".+[,;?].*|[,;].+")  # t,d,s and aɪ?
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
 LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
+# Signs without a form: spaces of no width, soft hyphens, directions, byte order marks.
+UNSEEN = dict.fromkeys((0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF))
 MIN_DEV_STRINGS = 5  # different label strings in dev, of fewer of which its score says little
 
 
@@ -80,11 +82,18 @@ class CorpusBuilder:
         return builder
 
     def __post_init__(self) -> None:
-        self._form = cache(nfc)  # equal labels are one object, so that a large corpus takes less memory
+        self._form = cache(self._as_seen)  # equal labels are one object, so that a large corpus takes less memory
+        self._unseen: list[str] = []  # labels with signs that nobody sees, as they are read
         self._ignored = frozenset(map(nfc, self.ignored))
         self._left_out: Counter[str] = Counter()
         self._nonspeech = NonSpeech()
         self._written: Counter[str] = Counter()  # labels before marks are split off, where each should be a phone
+
+    def _as_seen(self, label: str) -> str:
+        """Return a label in NFC without the signs that nobody sees, which web pages and other programs put into it."""
+        seen = nfc(label.translate(UNSEEN))
+        self._unseen += [seen] * (len(label.translate(UNSEEN)) < len(label))
+        return seen
 
     def keeps(self, label: str) -> bool:
         """Return whether a label is not one of those to ignore; count those that are."""
@@ -168,6 +177,8 @@ class CorpusBuilder:
         if self._left_out:
             self.notes.append(f"labels left out, as corpus.ignore says: {counted(self._left_out)}")
         self.notes += self._nonspeech.notes("phones")
+        if self._unseen:
+            self.warnings.append(note_text("unseen", count=len(self._unseen), labels=first_few(self._unseen, 4)))
         if absent := sorted(self._ignored - set(self._left_out) - (words.met if words else set())):
             self.warnings.append(f"corpus.ignore names labels that do not occur: {first_few(absent)}")
         everything = [utterance for split in SPLITS for utterance in self.utterances[split]]
