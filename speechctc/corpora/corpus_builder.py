@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -260,11 +261,19 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
         warnings.append(note_text("unread notation", name=name, labels=counted(written, 8)))
     if odd := Counter({label: counts[label] for label in counts if _SEVERAL.fullmatch(label)}):
         warnings.append(note_text("several", labels=counted(odd, 5)))
+    if signs := Counter({label: counts[label] for label in counts if _is_sign(label)}):
+        warnings.append(note_text("signs", labels=counted(signs, 8)))
     if are_strings(written):
         warnings.append(note_text("strings", labels=counted(written, 3)))
     for kind, there, names in not_phones(counts):
         warnings.append(note_text("doubtful", kind=kind, labels=counted(there), names=names))
     return warnings
+
+
+def _is_sign(label: str) -> bool:
+    """Return whether a label is punctuation without a letter, and neither a pause nor unclear speech."""
+    kinds = {unicodedata.category(sign) for sign in label} - {"Sk"}  # modifiers, such as letters of tones
+    return all(kind[0] in "PS" for kind in kinds) and bool(kinds) and not kind_of_phone(label)
 
 
 def some_strings(utterances: Sequence[Utterance]) -> list[str]:
