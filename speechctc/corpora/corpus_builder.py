@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,8 @@ _SEVERAL = re.compile(r".+[,;?].*|[,;].+")  # t,d,s and aɪ?
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
 LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
+# Signs without a form: spaces of no width, soft hyphens, directions, byte order marks.
+UNSEEN = dict.fromkeys((0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF))
 MIN_DEV_STRINGS = 5  # different label strings in dev, of fewer of which its score says little
 
 
@@ -80,11 +83,18 @@ class CorpusBuilder:
         return builder
 
     def __post_init__(self) -> None:
-        self._form = cache(nfc)  # equal labels are one object, so that a large corpus takes less memory
+        self._form = cache(self._as_seen)  # equal labels are one object, so that a large corpus takes less memory
+        self._unseen: list[str] = []  # labels with signs that nobody sees, as they are read
         self._ignored = frozenset(map(nfc, self.ignored))
         self._left_out: Counter[str] = Counter()
         self._nonspeech = NonSpeech()
         self._written: Counter[str] = Counter()  # labels before marks are split off, where each should be a phone
+
+    def _as_seen(self, label: str) -> str:
+        """Return a label in NFC without the signs that nobody sees, which web pages and other programs put into it."""
+        seen = nfc(label.translate(UNSEEN))
+        self._unseen += [seen] * (len(label.translate(UNSEEN)) < len(label))
+        return seen
 
     def keeps(self, label: str) -> bool:
         """Return whether a label is not one of those to ignore; count those that are."""
@@ -168,6 +178,8 @@ class CorpusBuilder:
         if self._left_out:
             self.notes.append(f"labels left out, as corpus.ignore says: {counted(self._left_out)}")
         self.notes += self._nonspeech.notes("phones")
+        if self._unseen:
+            self.warnings.append(note_text("unseen", count=len(self._unseen), labels=first_few(self._unseen, 4)))
         if absent := sorted(self._ignored - set(self._left_out) - (words.met if words else set())):
             self.warnings.append(f"corpus.ignore names labels that do not occur: {first_few(absent)}")
         everything = [utterance for split in SPLITS for utterance in self.utterances[split]]
@@ -249,11 +261,19 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
         warnings.append(note_text("unread notation", name=name, labels=counted(written, 8)))
     if odd := Counter({label: counts[label] for label in counts if _SEVERAL.fullmatch(label)}):
         warnings.append(note_text("several", labels=counted(odd, 5)))
+    if signs := Counter({label: counts[label] for label in counts if _is_sign(label)}):
+        warnings.append(note_text("signs", labels=counted(signs, 8)))
     if are_strings(written):
         warnings.append(note_text("strings", labels=counted(written, 3)))
     for kind, there, names in not_phones(counts):
         warnings.append(note_text("doubtful", kind=kind, labels=counted(there), names=names))
     return warnings
+
+
+def _is_sign(label: str) -> bool:
+    """Return whether a label is punctuation without a letter, and neither a pause nor unclear speech."""
+    kinds = {unicodedata.category(sign) for sign in label} - {"Sk"}  # modifiers, such as letters of tones
+    return all(kind[0] in "PS" for kind in kinds) and bool(kinds) and not kind_of_phone(label)
 
 
 def some_strings(utterances: Sequence[Utterance]) -> list[str]:

@@ -22,6 +22,7 @@ from speechctc.corpora.tiers import (
     ids_below,
     split_of,
 )
+from speechctc.phones.nonspeech_labels import kind_of_phone
 
 MAX_SECONDS, MAX_LETTERS = 0.3, 3.5  # the longest means of labels that are phones, not words
 
@@ -100,8 +101,8 @@ def tracks_of(recordings: Iterable[Path]) -> dict[Path, Path]:
 
 
 def are_phones(entries: Iterable[Interval]) -> bool:
-    """Tell whether labels look like phones: without spaces, short and of short duration."""
-    spans = list(entries)
+    """Tell whether labels look like phones: without spaces, short and of short duration; pauses say nothing."""
+    spans = [each for each in entries if not kind_of_phone(each.label)]
     if not spans or any(len(each.label.split()) > 1 for each in spans):
         return False
     seconds, letters = sum(each.end - each.start for each in spans), sum(len(each.label) for each in spans)

@@ -500,7 +500,8 @@ def _usable(config: CorpusConfig) -> int:
 def _grids(result: Survey) -> list[Path]:
     """Return the TextGrids beside recordings."""
     siblings = Siblings()
-    return [grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None]
+    found = (siblings.find(path, [TEXTGRID]) for path in result.recordings)
+    return list(dict.fromkeys(grid for grid in found if grid is not None))
 
 
 def _as_textgrids(result: Survey) -> CorpusConfig | None:

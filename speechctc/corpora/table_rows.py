@@ -26,6 +26,8 @@ from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.text_files import MOST_TABLE, Text, most_unpacked, read_text, read_unpacked
 from speechctc.corpora.manifests import fairseq_rows, of_object, read_folder, with_end, without_header
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT39, TIMIT48, TIMIT61
+from speechctc.phones.label_rules import unenclosed
+from speechctc.phones.nonspeech_labels import kind_of_phone
 
 if TYPE_CHECKING:
     from speechctc.audio.sound_file import AudioInfo
@@ -79,6 +81,7 @@ _SEPARATOR = re.compile(r'"?sep=(.)"?[,;\t]*\s*', re.IGNORECASE)  # what Excel r
 _ROOT = re.compile(r"(\{data_?root\}|\$data_?root)[/\\]", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s,:]*")  # the entries of a JSON list or object
 _SPACE = " \t\n\u00a0\ufeff"
+_TRANSCRIBED = re.compile(r"\[[^\[\]\",]*[^\[\]\",\s][^\[\]\",]*\]")  # phones between brackets, and no JSON list
 _DECIMAL = re.compile(r"-?\d*,\d+")
 _EMPTY = _SPACE + ",;"  # characters of an empty line from a spreadsheet
 
@@ -513,7 +516,7 @@ def _delimited_row(header: Header, fields: list[str], line: int) -> Row:
     if header.delimiter != ",":  # a comma in a time is no other sign than the point that others write
         row |= {name: row[name].replace(",", ".") for name in _SECONDS if _DECIMAL.fullmatch(row.get(name, ""))}
     phones = row.setdefault("phones", "")
-    if phones.startswith("["):
+    if phones.startswith("[") and not _TRANSCRIBED.fullmatch(phones):
         try:
             row["phones"] = json.loads(phones)
         except (ValueError, RecursionError):
@@ -601,7 +604,7 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
     if isinstance(phones, list) and all(isinstance(label, str) and label.split() == [label] for label in phones):
         labels = tuple(phones)
     elif isinstance(phones, str):
-        labels = tuple(phones.split()) or None
+        labels = tuple((phones if kind_of_phone(phones) else unenclosed(phones)).split()) or None
     elif phones is not None:
         return Row(line, str(values.get("id", "")), problem="phones are neither a line of labels nor a list of them")
     audio, id, speaker, channel, track, start, end = map(_text, map(values.get, (*_TEXTS, *TIMES)))

@@ -16,13 +16,21 @@ from speechctc.audio.eaf import read_eaf
 from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.label_rules import Segment, are_ipa_words, are_strings, segment_ipa
+from speechctc.phones.nonspeech_labels import kind_of_phone
 
 MAX_FILES = 400  # files that are read to choose a tier
 MAX_MEAN_DURATION = 0.3  # longest mean duration of the labels of a tier of phones, s
+MAX_SLOW = 1.0  # the same of a tier that is called one of phones, whose labels are each a phone, s
 MAX_SPACED = 0.02  # share of labels with a space that a tier of phones may have by mistake
-_NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$|\bipa\b", re.IGNORECASE)
+_NAMES = re.compile(r"phon|phn|segm|^mau$|^seg$|\bipa\b|(?<![a-z])ph(?![a-z])", re.IGNORECASE)
 _WORDS = re.compile(r"word|ort|text|sent|gloss|transl|utter|phrase|note|comment", re.IGNORECASE)
 _WORD = re.compile(r"(?<![a-z])(words?|ort-mau)(?![a-z])", re.IGNORECASE)
+# What is the same in the names of speakers' tiers: what is after the speaker, or before, or on both sides.
+_OF_SPEAKERS = (
+    r"(?P<first>).+(?P<last>[ \-_.:/@]\w+)",
+    r"(?P<first>\w+ ?[(\[{<]).+(?P<last>[)\]}>])",
+    r"(?P<first>\w+[ \-_.:/@]).+(?P<last>)",
+)
 _NUMBER = re.compile(r"[\d.,%+-]+")
 
 
@@ -79,12 +87,13 @@ class TierLabels:
 
         Each file has phones, or strings or rows of them: a tier may have both, in different files.
         """
-        whole = [entry for entries in self.labels.values() if _are_long(entries) for entry in entries]
-        others = [entry for entries in self.labels.values() if not _are_long(entries) for entry in entries]
+        files = list(map(_spoken, self.labels.values()))
+        whole = [entry for entries in files if _are_long(entries) for entry in entries]
+        others = [entry for entries in files if not _are_long(entries) for entry in entries]
         divided = self._segment(whole) if whole else None
         if divided in ("spaces", "ipa") and (not others or self._segment(others) in ("labels", divided)):
             return divided
-        return self._segment(self.entries)
+        return self._segment([entry for entries in files for entry in entries])
 
     def _segment(self, entries: Sequence[Interval]) -> Segment | None:
         if not spaced_phones(entries) and _may_be_phones(entries):
@@ -95,7 +104,10 @@ class TierLabels:
         short = sum(_symbols(part) <= 2 for part in counts)
         if 2 * several > len(entries) and short > 0.9 * len(counts) and (is_ipa or is_arpabet([*counts])):
             return "spaces"
-        return "ipa" if is_ipa and are_strings(counts) else None
+        if is_ipa and are_strings(counts):
+            return "ipa"
+        is_slow = self.is_named and short > 0.9 * len(counts) and _may_be_phones(entries, MAX_SLOW)
+        return "labels" if is_slow and not spaced_phones(entries) else None
 
     def to_text(self) -> str:
         """Return a short description."""
@@ -121,11 +133,16 @@ def _are_long(entries: Sequence[Interval]) -> bool:
     return _mean(entries) > MAX_MEAN_DURATION or 2 * many > len(entries)
 
 
-def _may_be_phones(entries: Sequence[Interval]) -> bool:
+def _spoken(entries: Sequence[Interval]) -> list[Interval]:
+    """Return labels without those of pauses and noise, whose length says nothing of the others."""
+    return [entry for entry in entries if not kind_of_phone(entry.label)]
+
+
+def _may_be_phones(entries: Sequence[Interval], longest: float = MAX_MEAN_DURATION) -> bool:
     """Return whether labels look like phones, but for spaces in them: short, of short duration, and not numbers."""
     labels, count = [entry.label for entry in entries], len(entries)
     numbers = sum(_NUMBER.fullmatch(label) is not None for label in labels)
-    are_short = sum(map(len, labels)) <= 3.5 * count and _mean(entries) <= MAX_MEAN_DURATION
+    are_short = sum(map(len, labels)) <= 3.5 * count and _mean(entries) <= longest
     return are_short and 2 * sum(label.split() != [label] for label in labels) < count and numbers < 0.5 * count
 
 
@@ -232,12 +249,12 @@ def _pattern(
     What `best` has before or after one of `names` and a sign is taken for a speaker. Where it is the only one, that is
     its name.
     """
-    for pattern, place in ((r"(.+)([ \-_.:/@]\w+)", 2), (r"(\w+[ \-_.:/@])(.+)", 1)):
+    for pattern in _OF_SPEAKERS:
         match = re.fullmatch(pattern, best.name)
-        if match is None or names.search(match[place]) is None:
+        if match is None or names.search(match["first"] + match["last"]) is None:
             continue
-        fixed = match[place]
-        like = [each for each in tiers if (each.name.endswith if place == 2 else each.name.startswith)(fixed)]
+        first, last = match["first"], match["last"]
+        like = [each for each in tiers if each.name.startswith(first) and each.name.endswith(last)]
         if len(like) > 1:
-            return (f"*{fixed}" if place == 2 else f"{fixed}*"), like
+            return f"{first}*{last}", like
     return best.name, [best]

@@ -36,7 +36,8 @@ Segment = Literal["labels", "spaces", "ipa"]
 
 OF_TONES = "corpus.tone=strip leaves tones out, corpus.tone=split makes them labels of their own"
 
-_BETWEEN = ".‿|‖"  # syllables, linking, groups: between symbols, and not phones
+# Between symbols, and not phones: edges of syllables, morphemes and words, linking, groups.
+_BETWEEN = ".‿|‖-‐‑–—=+#"
 _WITH_DIACRITIC = str.maketrans({"ɫ": "l\u0334", "ɚ": "ə˞", "ɝ": "ɜ˞"})  # letters that Unicode does not decompose
 _VOWELS = frozenset(symbol for symbol, sound in SOUNDS.items() if sound.vowel) | frozenset("ɚɝᵻᵿ")
 _ALSO_SPELLING = frozenset("æçðøħŋœəɛɔɓɗǀǁǂǃβθχ")  # signs of IPA that words of some languages are spelled with
@@ -203,13 +204,24 @@ def _alone(signs: str) -> str:
     return f"◌{signs}" if unicodedata.combining(signs[0]) else signs
 
 
+_ENCLOSED = re.compile(r"/[^/]+/|\[[^\[\]]+\]")
+
+
+def unenclosed(text: str) -> str:
+    """Return a transcription without the slashes or square brackets around it, as phonemes and phones are written."""
+    text = text.strip()
+    return text[1:-1] if _ENCLOSED.fullmatch(text) else text
+
+
 def segment_ipa(text: str) -> Iterator[str]:
     """Yield the symbols of a string of IPA, in NFC.
 
     A symbol is a letter with the diacritics, modifiers, length and tones after it. Tie bars join two letters; a stress
-    mark belongs to the letter after it, and so does a modifier with no letter before it. Signs between syllables and
-    groups (``. ‿ | ‖``) and white space are left out. ``tʃ`` without a tie bar is two symbols.
+    mark belongs to the letter after it, and so does a modifier with no letter before it. Signs between syllables,
+    morphemes, words and groups (``. - = + # ‿ | ‖``), white space, and slashes or square brackets around the string are
+    left out. ``tʃ`` without a tie bar is two symbols.
     """
+    text = unenclosed(text)
     symbol, tied, begun = "", False, False  # begun: the symbol has its letter
     for sign in unicodedata.normalize("NFD", text):
         if sign in _BETWEEN or sign.isspace():
@@ -235,7 +247,7 @@ def _belongs(sign: str) -> bool:
 
 def symbols_of_word(word: str) -> tuple[str, ...]:
     """Return the symbols of a word in IPA, without stress; none where one is not on the chart."""
-    symbols = tuple(filter(None, (symbol.strip(STRESS) for symbol in segment_ipa(word.strip("/")))))
+    symbols = tuple(filter(None, (symbol.strip(STRESS) for symbol in segment_ipa(word))))
     return symbols if all(map(sounds_of, symbols)) else ()
 
 

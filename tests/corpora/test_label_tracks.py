@@ -106,6 +106,7 @@ def test_start_names_what_it_does_not_read(folder: Path) -> None:
 def test_what_looks_like_phones() -> None:
     phones = [Interval(*each) for each in PHONES]
     assert are_phones(phones) and not are_phones([])
+    assert are_phones([*phones, *(Interval(9, 19, label) for label in ("sil", "<p:>", "[noise]"))])
     assert not are_phones([*phones, Interval(0.5, 0.6, "two words")])
     assert not are_phones([each._replace(end=each.end + 1) for each in phones])
     assert not are_phones([each._replace(label="sister") for each in phones])

@@ -581,3 +581,14 @@ def test_rows_of_one_sound_with_other_labels_are_named() -> None:
     corpus = read("t.tsv")
     (warning,) = [each for each in corpus.warnings if "the same sound" in each]
     assert "(2): 2, 5;" in warning and len(used(corpus)) == 8
+
+
+def test_strings_between_slashes_and_brackets_are_divided_and_other_signs_are_named() -> None:
+    texts = ["/ka-ta/", "[kʰa.ta]", "ka(t)a", "/pala ka/", "[a, o]", "[k ã]"]
+    lines = "".join(f"{k}\t{name}.wav\t{text}\n" for k, (name, text) in enumerate(zip("abcdad", texts, strict=True)))
+    Path("t.tsv").write_text("id\taudio\tphones\n" + lines)
+    corpus = read("t.tsv", "corpus.phones=found", "corpus.segment=ipa", split="train")
+    phones = {each.id: "".join(each.phones) for split in corpus.splits.values() for each in split}
+    assert phones == {"0": "kata", "1": "kʰata", "2": "ka(t)a", "3": "palaka", "5": "kã"}
+    assert "phones are not a JSON list" in left(corpus, "train")["4"]
+    assert any("signs without a letter are learned as phones: " in each and "( (1)" in each for each in corpus.warnings)

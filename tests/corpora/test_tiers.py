@@ -513,3 +513,55 @@ def test_what_start_leaves_unread_is_named(tmp_path: Path) -> None:
 def test_notations_that_are_not_read_are_named(labels: str, name: str) -> None:
     counts = Counter(labels.split())
     assert any(name in each for each in doubtful_labels(counts, counts))
+
+
+NAMES = {
+    "ph@*": ["ph@Anna", "ph@Otto"],
+    "phones[*]": ["phones[Anna]", "phones[Otto]"],
+    "phones (*)": ["phones (Anna)", "phones (Otto)"],
+    "* phones": ["Anna - phones", "Otto - phones"],
+}
+
+
+@pytest.mark.parametrize("pattern", NAMES)
+def test_tiers_of_speakers_in_other_fashions_are_one_pattern(tmp_path: Path, pattern: str) -> None:
+    first, second = NAMES[pattern]
+    talk(tmp_path / "a.TextGrid", {first: spell("kat", 0.5), second: spell("tak", 2.5), "wd": spell("xy", 1.0)})
+    found = survey(tmp_path)
+    assert found.config is not None and found.config.tier == pattern
+    assert {each.speaker for each in found.utterances} == {"Anna", "Otto"}
+
+
+def test_pauses_do_not_make_phones_look_long(tmp_path: Path) -> None:
+    spans, at = [], 0.0
+    for phone in "kataka":
+        spans += [(at, at + 1.5, "sil"), (at + 1.5, at + 1.6, phone)]
+        at += 1.6
+    talk(tmp_path / "a.TextGrid", {"x": spans})
+    assert phone_tier([tmp_path / "a.TextGrid"]).name == "x"
+
+
+@pytest.mark.parametrize(
+    ("tier", "labels", "seconds", "found"),
+    [
+        ("phones", ["a", "p", "o"], 0.7, ("phones", "labels")),  # slow speech
+        ("Laute (IPA)", ["a", "i"], 0.7, ("Laute (IPA)", "labels")),
+        ("syllables", ["a", "p", "o"], 0.7, ("", "labels")),
+        ("phones", ["kʰata", "piʃu", "maŋo"], 0.7, ("phones", "ipa")),
+        ("phones", ["a", "p"], 1.5, ("", "labels")),  # turns of speakers called a and p?
+    ],
+)
+def test_slow_phones_are_known_by_the_name_of_their_tier(
+    tmp_path: Path, tier: str, labels: list[str], seconds: float, found: tuple[str, str]
+) -> None:
+    spans = [(k * seconds, (k + 1) * seconds, label) for k, label in enumerate(labels * 3)]
+    talk(tmp_path / "a.TextGrid", {tier: spans}, seconds=14)
+    chosen = phone_tier([tmp_path / "a.TextGrid"])
+    assert (chosen.name, chosen.segment) == found
+
+
+def test_signs_that_are_not_seen_do_not_make_other_phones(tmp_path: Path) -> None:
+    talk(tmp_path / "a.TextGrid", {"phones": [(0.1, 0.3, "a\u200b"), (0.3, 0.5, "\ufefft\u200d"), (0.5, 0.7, "a")]})
+    corpus = read(tmp_path)
+    assert [each.phones for each in corpus.utterances()] == [("a", "t", "a")]
+    assert any("not seen" in each and "(2): a, t" in each for each in corpus.warnings)

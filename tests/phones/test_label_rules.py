@@ -121,6 +121,9 @@ def test_marks_are_kept_stripped_or_split(label: str, choices: dict[str, str], p
         ("n̩ɹ̩ɚ", "n̩ ɹ̩ ɚ"),
         ("", ""),
         ("ç̞ç", "ç̞ ç"),
+        ("/ˈka.ta/", "ˈk a t a"),
+        ("[ka ˈta]", "k a ˈt a"),
+        ("ka-ti=ma+pu#ʃu–ko", "k a t i m a p u ʃ u k o"),
     ],
 )
 def test_a_symbol_is_a_letter_with_its_marks(text: str, symbols: str) -> None:
