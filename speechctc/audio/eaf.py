@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from speechctc.audio.annotations import Interval, Tier
 from speechctc.audio.folders import CONTAINERS, ENDINGS
 from speechctc.audio.recordings import Siblings
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.text_files import read_bytes
 from speechctc.phones.inventory import nfc
 
@@ -47,12 +47,16 @@ class Eaf(NamedTuple):
 
 
 class _Annotation(NamedTuple):
-    """A label, and its slots of time, or the annotation above it and the one before it."""
+    """A label, and its slots of time, or the annotation above it and the one before it.
+
+    `entry` is the one of a vocabulary that has its label, where it has none of its own.
+    """
 
     label: str
     slots: tuple[str, str] | None
     parent: str
     previous: str
+    entry: str = ""
 
 
 class _Builder(ElementTree.TreeBuilder):
@@ -82,7 +86,8 @@ def read_eaf(path: Path) -> Eaf:
     order = root.find("TIME_ORDER")
     slots = {slot.get("TIME_SLOT_ID", ""): slot.get("TIME_VALUE") for slot in ([] if order is None else order)}
     elements = list(root.iter("TIER"))
-    annotations = [_annotations(element, number) for number, element in enumerate(elements)]
+    known = {entry.get("CVE_ID", ""): _value_of(entry) for entry in root.iter() if entry.tag.startswith("CV_ENTRY")}
+    annotations = [_annotations(element, number, known) for number, element in enumerate(elements)]
     spans = _Spans(annotations, slots)
     tiers = [_tier(element, own, spans) for element, own in zip(elements, annotations, strict=True)]
     problem = next((tier.problem for tier in tiers if tier.problem), "")
@@ -123,16 +128,25 @@ def _seconds(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _annotations(tier: ElementTree.Element, number: int) -> dict[str, _Annotation]:
-    """Return the annotations of a tier by their ids; one without an id gets one from the tier's `number`."""
+def _value_of(entry: ElementTree.Element) -> str:
+    """Return the value of an entry of a controlled vocabulary: its text, or that of its first language."""
+    return (entry.findtext("CVE_VALUE") or entry.text or "").strip()
+
+
+def _annotations(tier: ElementTree.Element, number: int, known: Mapping[str, str]) -> dict[str, _Annotation]:
+    """Return the annotations of a tier by their ids; one without an id gets one from the tier's `number`.
+
+    One without a label that refers to an entry of a vocabulary has that of `known`, where it is there.
+    """
     found = {}
     for place, element in enumerate(tier.findall("ANNOTATION/*")):
-        label = (element.findtext("ANNOTATION_VALUE") or "").strip()
+        label, entry = (element.findtext("ANNOTATION_VALUE") or "").strip(), element.get("CVE_REF", "")
+        label, entry = label or known.get(entry, ""), "" if label else entry
         aligned = element.tag == "ALIGNABLE_ANNOTATION"
         slots = (element.get("TIME_SLOT_REF1", ""), element.get("TIME_SLOT_REF2", "")) if aligned else None
         parent, previous = element.get("ANNOTATION_REF", ""), element.get("PREVIOUS_ANNOTATION", "")
         id = element.get("ANNOTATION_ID") or f"{number + 1}.{place + 1}"
-        found[id] = _Annotation(label, slots, parent, previous)
+        found[id] = _Annotation(label, slots, parent, previous, entry)
     return found
 
 
@@ -239,6 +253,9 @@ def _tier(element: ElementTree.Element, annotations: Mapping[str, _Annotation], 
     untimed = list(dict.fromkeys(slot for _, each in found if each.label for slot in spans.untimed(each)))
     note = f"the tier {tier.name!r} has {len(untimed)} time slots without a time ({first_few(untimed, 3)})"
     note = f"{note}: its labels lie evenly between those that have one" if untimed else ""
+    if elsewhere := [each.entry for _, each in found if each.entry and not each.label]:
+        what = f"{plural(len(elsewhere), 'label')} in a vocabulary outside of the file, left out"
+        note = "; ".join(filter(None, (note, f"the tier {tier.name!r} has {what} ({first_few(elsewhere, 3)})")))
     return tier._replace(entries=entries, timed=timed, note=note)
 
 

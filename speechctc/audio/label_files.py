@@ -70,13 +70,23 @@ class LabelFile(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A line with times, in the unit of the file, and a label; `tabs`: a tab is between them."""
+    """A line with times, in the unit of the file, and a label, and what is between the times."""
 
     number: int
     start: str
     end: str
     label: str
-    tabs: bool
+    between: str
+
+    @property
+    def tabs(self) -> bool:
+        """Whether a tab is between the times."""
+        return self.between == "\t"
+
+    @property
+    def spaces(self) -> bool:
+        """Whether spaces alone are between the times."""
+        return self.between.isspace() and not self.tabs
 
 
 def is_label_file(path: Path) -> bool:
@@ -249,7 +259,7 @@ def _timed(lines: Sequence[tuple[int, str]], path: Path) -> list[_Line]:
             continue
         if (match := _TIMES.fullmatch(line)) is None:
             return []
-        found.append(_Line(number, match[1], match[3], (match[4] or "").strip(), match[2] == "\t"))
+        found.append(_Line(number, match[1], match[3], (match[4] or "").strip(), match[2]))
     if len(found) == 1 and path.suffix.lower() != ".lab" and not _is_decimal(found) and not found[0].tabs:
         return []  # may be a text that begins with numbers
     return found if any(each.label for each in found) else []
@@ -264,6 +274,9 @@ def _track(path: Path, lines: Sequence[_Line], about: AudioInfo | None) -> Label
     spans = [(_number(line.start), _number(line.end)) for line in lines]
     ends = {end for _, end in spans}
     if len(ends) == 1 < len(spans) and all(a < b for (a, _), (b, _) in zip(spans, spans[1:], strict=False)):
+        if not any(line.spaces for line in lines):  # a time, a height and a text
+            found = [Interval(start, start, line.label) for (start, _), line in zip(spans, lines, strict=True)]
+            return LabelFile("a text layer of Sonic Visualiser", found)
         return LabelFile("a label file of xlabel", _xlabel(path, [(each.number, _joined(each)) for each in lines]))
     for k, (line, (start, end)) in enumerate(zip(lines, spans, strict=True)):
         if start < 0 or end < start or (k and start < spans[k - 1][0]):

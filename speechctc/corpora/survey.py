@@ -38,7 +38,7 @@ from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
 from speechctc.phones.notations import is_xsampa
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")
-MAYBE = (".json", ".gz")  # some of these are manifests, and others something else
+MAYBE = (".json", ".list", ".gz")  # some of these are manifests, and others something else
 # Endings of transcripts that are not read; .txt and .lab where a recording has the same name.
 _TRANSCRIPTS = (*FOREIGN, ".stm", ".ctm", ".srt", ".vtt", ".txt", ".lab")
 _LISTS = (".txt", ".data", ".text", ".trn", ".lst", "")  # of texts that may have a line for each recording
@@ -383,13 +383,17 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE) or _has_columns(path)]
     tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
     tables = [path for path in tables if path.suffix.lower() != ".tsv" or not is_label_file(path)]  # such as Whisper's
+    others: list[tuple[Path, InputError]] = []
     for path in [*tables, *corpora_in(result.folder, names)]:
         try:
             rows[path] = _some_rows(path)
         except InputError as error:
-            if not _may_be_other(path):
-                result.notes.append(f"not used: {error}")
-                result.hints |= {"mend"} if _has_labels(path, result.recordings) else set()
+            others.append((path, error))
+    for path, why in others:
+        names_some = _has_labels(path, result.recordings)
+        if not _may_be_other(path) or (names_some and not rows):
+            result.notes.append(f"not used: {why}")
+            result.hints |= {"mend"} if names_some else set()
     if not rows:
         return None
     result.met |= {file for path, own in rows.items() for file in files_of(path, own)}

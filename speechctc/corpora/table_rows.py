@@ -40,12 +40,12 @@ TIMES = ("start", "end")  # columns with the times between which a row lies in i
 COLUMNS = "audio, and phones or words"
 # Names that the columns have in other corpora, such as Common Voice, and in the manifests of other programs.
 USUAL = {
-    "id": "utt_id utterance_id utterance utt".split(),
+    "id": "utt_id utterance_id utterance utt key".split(),
     "audio": (
         "audio_filepath audio_path audio_file file_name filename file path wav recording wav_filename wav_path".split()
     ),
     "phones": "ipa phone phonemes phonetic pronunciation phn".split(),
-    "words": "text sentence transcript transcription orthography word gloss wrd".split(),
+    "words": "text sentence transcript transcription orthography word gloss wrd txt".split(),
     "speaker": "client_id speaker_id speaker_name spk spk_id".split(),
     "language": "locale lang".split(),
     "accent": ["accents"],
@@ -74,7 +74,7 @@ _NUMBERED, _NOT_FROM_ONE = ("channel", "track"), "is not a number from 1"
 _HEAD = 1 << 16  # characters of a table, among which the name of a column that it has stands
 _ONCE = (*REQUIRED, *LABELS, *OPTIONAL, *TIMES, *TRAITS, "split", "duration", "offset")  # columns that no other has
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
-JSON_LINES = (".jsonl", ".ndjson", ".json")
+JSON_LINES = (".jsonl", ".ndjson", ".json", ".list")
 _DELIMITERS = "\t,;|"  # what separates columns
 _SEPARATOR = re.compile(r'"?sep=(.)"?[,;\t]*\s*', re.IGNORECASE)  # what Excel reads in the first line of a CSV
 # SpeechBrain's name of the folder that paths begin in
@@ -638,6 +638,11 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
 
 def _with_other_times(row: Row, values: Mapping[str, Any]) -> Row:
     """Return a row with times in samples, if it has SpeechBrain's; with a problem, if others are not read."""
+    if (since := _text(values.get("source_audio_offset"))) and since.strip("0."):
+        problem = (
+            f"a piece from {since} s on, of which NeMo's archive has the sound: its file may be the piece or hold it"
+        )
+        return row._replace(problem=problem, fix="rename source_audio_offset offset, or leave it out")
     start, stop = row.start, _text(values.get("stop"))
     if not row.end and start.isdecimal() and stop.isdecimal() and max(len(start), len(stop)) < 16:
         told, surely = _text(values.get("duration")), bool(values.get("of_speechbrain"))

@@ -166,15 +166,15 @@ def _of_elan(file: Path, recording: Path, name: str, limits: bool | None) -> Tra
     """Return a tier of ELAN; its times are those of the recording."""
     tiers, media = read_eaf(file)
     tier = choose_tier(tiers, file, name)
+    own = f"{file}: {tier.note}" if tier.note else ""
     if not tier.timed:
         if limits:
             what = f"{file}: the tier {tier.name!r} has no times of its own, which could be limits"
             raise InputError(what, "name the tier above it with --tier, or give --no-limits")
-        note = f"{file}: {tier.note}" if tier.note else ""
-        return Transcript(tuple(each.label for each in tier.entries), file, note)
+        return Transcript(tuple(each.label for each in tier.entries), file, own)
     origin, note = origin_of(file, media, recording)
     entries = [Interval(start + origin, end + origin, nfc(label)) for start, end, label in tier.entries]
-    return _noted_first(_of_intervals(file, entries, limits, name), note)
+    return _noted_first(_of_intervals(file, entries, limits, name), "; ".join(filter(None, (own, note))))
 
 
 def _noted_first(transcript: Transcript, note: str) -> Transcript:

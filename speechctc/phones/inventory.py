@@ -32,7 +32,7 @@ def pairs(text: str) -> dict[str, str]:
 
 TIES = "\u0361\u035c"  # the tie bars above and below two letters, as in `t͡s`
 EQUIVALENTS = pairs(TABLES["equivalents"])  # characters that are another way to write an IPA symbol, and that symbol
-_SHAPES = str.maketrans(EQUIVALENTS | pairs(TABLES["look_alikes"]) | dict.fromkeys(TIES + TABLES["invisible"], ""))
+_SHAPES = str.maketrans(EQUIVALENTS | pairs(TABLES["look_alikes"]) | dict.fromkeys(TIES, ""))
 _DIGITS = str.maketrans("˥˦˧˨˩¹²³⁴⁵", "5432112345")
 _RAISED = str.maketrans("ʰʷʲ", "hwj")
 _TONE_LETTERS, _TONE_MARKS = frozenset("˥˦˧˨˩"), frozenset("\u0300\u0301\u0302\u0304\u030b\u030c\u030f")
@@ -82,10 +82,15 @@ def _in_two_notations(labels: Iterable[str]) -> list[str]:
 
 def spelling_key(label: str) -> str:
     """Return a form of the label that is the same for labels that look alike or are two notations of a sound."""
-    shape = nfc(tones_joined(label).translate(_SHAPES))
+    shape = nfc("".join(filter(_is_seen, tones_joined(label).translate(_SHAPES))))
     shape = shape.lstrip(_STRESS) or shape
     capitals = len(shape) > 1 and shape.isascii() and (shape.isupper() or shape.istitle())
     return shape.lower() if capitals else shape
+
+
+def _is_seen(sign: str) -> bool:
+    """Return whether a character is none of control or format, such as a mark of direction, which fonts do not show."""
+    return unicodedata.category(sign) not in ("Cc", "Cf")
 
 
 def with_code_points(label: str) -> str:

@@ -13,6 +13,7 @@ from pympi import Elan
 from speechctc.audio.annotations import choose_tier
 from speechctc.audio.eaf import Media, find_media, origin_of, read_eaf
 from speechctc.core.errors import InputError
+from speechctc.corpora.transcripts import TranscriptOptions, read_transcript
 from tests.corpora.eaf_files import letters, write_eaf
 
 
@@ -198,3 +199,25 @@ def test_the_origin_is_that_of_the_recording_that_is_read() -> None:
     origin, note = origin_of(eaf, [video], Path("other.wav"))
     assert origin == 0.0 and "links to talk.mp4 from 5 s on, and not to other.wav" in note
     assert origin_of(eaf, [sound], Path("other.wav")) == (0.0, "")
+
+
+@pytest.mark.parametrize("form", ["old", "new", "outside"])
+def test_labels_of_a_vocabulary_are_read_or_named(tmp_path: Path, form: str) -> None:
+    path = write_eaf(tmp_path / "a.eaf", {"p": letters("xyz", 0)})
+    entries = {
+        "old": '<CV_ENTRY CVE_ID="c1">why</CV_ENTRY>',
+        "new": '<CV_ENTRY_ML CVE_ID="c1"><CVE_VALUE LANG_REF="und">why</CVE_VALUE></CV_ENTRY_ML>',
+        "outside": "",
+    }
+    text = path.read_text(encoding="utf-8").replace("<ANNOTATION_VALUE>y</ANNOTATION_VALUE>", "<ANNOTATION_VALUE />")
+    text = re.sub(
+        r"<ALIGNABLE_ANNOTATION(?=[^>]*>\s*<ANNOTATION_VALUE />)", r'<ALIGNABLE_ANNOTATION CVE_REF="c1"', text
+    )
+    vocabulary = f'<CONTROLLED_VOCABULARY CV_ID="v">{entries[form]}</CONTROLLED_VOCABULARY>'
+    path.write_text(text.replace("</ANNOTATION_DOCUMENT>", f"{vocabulary}</ANNOTATION_DOCUMENT>"), encoding="utf-8")
+    (tier,) = read_eaf(path).tiers
+    labels = [each.label for each in choose_tier([tier], path, "p").entries]
+    named = "the tier 'p' has 1 label in a vocabulary outside of the file, left out (c1)"
+    assert (labels, tier.note) == ((["x", "z"], named) if form == "outside" else (["x", "why", "z"], ""))
+    note = read_transcript(path, path.with_suffix(".wav"), TranscriptOptions(tier="p")).note
+    assert note == (f"{path}: {named}" if form == "outside" else "")

@@ -187,3 +187,12 @@ def test_subtitles_end_with_the_recording(here: Path) -> None:
     assert read("a.srt", "1\n00:00:03,000 --> 00:00:09,000\nmy\n") == [(3.0, 4.0, "my")]
     assert read("a.stm", "a 1 x 0 1 my\na 1 x 1 2 ignore_time_segment_in_scoring\n") == [(0.0, 1.0, "my")]
     assert "1 segments left out" in note("a.stm")
+
+
+@pytest.mark.parametrize("sign", [",", "\t", ", "])
+def test_texts_of_sonic_visualiser_begin_at_their_times(here: Path, sign: str) -> None:
+    """They are a time, a height and a text; xlabel's lines are an end, a colour and a label, with spaces."""
+    lines = [(0.3, "0", "my"), (0.65, "0", "sister"), (1.0, "0", "paints")]
+    text = "".join(f"{time}{sign}{height}{sign}{label}\n" for time, height, label in lines)
+    assert read("a.txt", text) == [(time, time, label) for time, _, label in lines]
+    assert read("b.txt", text.replace(sign, " ")) == [(0.0, 0.3, "my"), (0.3, 0.65, "sister"), (0.65, 1.0, "paints")]

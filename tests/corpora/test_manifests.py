@@ -14,6 +14,7 @@ from speechctc.config.load import load_config
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
+from speechctc.corpora.survey import survey
 from speechctc.corpora.table_rows import Row, in_seconds, read_rows
 from speechctc.corpora.tasks import in_table
 from speechctc.corpora.transcripts import Transcript, TranscriptOptions
@@ -259,3 +260,27 @@ def test_a_recording_and_its_times_in_an_object_are_unfolded(here: Path) -> None
     assert (first.start, first.end, first.samples) == ("16000", "32000", True)
     assert in_seconds(first, AudioInfo(40000, 16000, 1)).times() == (1.0, 2.0)
     assert (second.audio, second.start, second.problem) == ("b.wav", "", "")
+
+
+def test_a_list_of_wenet_is_read(here: Path) -> None:
+    rows = [{"key": "u", "wav": "a.wav", "txt": "so it is", "start": 0.5, "end": 1.25}]
+    Path("data.list").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (row,) = read_rows(here / "data.list")
+    assert (row.id, row.audio, row.words, row.times()) == ("u", "a.wav", "so it is", (0.5, 1.25))
+
+
+@pytest.mark.parametrize("offset", ["2.5", "0.0", ""])
+def test_a_piece_of_an_archive_of_nemo_is_named(here: Path, offset: str) -> None:
+    row = {"audio_filepath": "a.wav", "duration": 1.5, "source_audio_offset": offset, "text": "so it is"}
+    Path("m.json").write_text(json.dumps(row))
+    (found,) = read_rows(here / "m.json")
+    assert ("a piece from 2.5 s on" in found.problem) == (offset == "2.5") == bool(found.problem)
+
+
+def test_a_manifest_that_names_recordings_and_is_not_read_is_named(here: Path) -> None:
+    soundfile.write("a.wav", np.zeros(16000), 8000)
+    Path("m.json").write_text(json.dumps({"utt": "a", "feat": "a.wav", "text": "so it is"}))
+    found = survey(Path("."))
+    assert found.config is None and "mend" in found.hints and "not used: m.json: no audio" in found.notes[-1]
+    Path("m.json").write_text(json.dumps({"license": "CC0", "files": 3}))
+    assert not survey(Path(".")).hints

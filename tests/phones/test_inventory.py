@@ -103,6 +103,7 @@ def test_a_set_of_an_older_model_keeps_its_own_spellings_apart() -> None:
         ("á a a˥˧ e˥ ó", ["a˥˧ á"]),
         ("o˥˧̃˧˩ õ˥˧˧˩ õ˥˧", ["o˥˧̃˧˩ õ˥˧˧˩"]),
         ("Sangpha sangpha", ["Sangpha sangpha"]),
+        ("s s\u200e s\x7f s\ufeff k", ["s s\x7f s\u200e s\ufeff"]),
     ],
 )
 def test_spellings_of_one_phone_are_found(labels: str, groups: list[str]) -> None:
