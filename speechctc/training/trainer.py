@@ -387,6 +387,7 @@ class Trainer:
             raise InputError(f"a weight became infinite or no number by step {self.progress.step}", fix)
         (loss,) = self.ranks.sum([self.progress.loss])
         if self.ranks.is_main:
+            self.run.check_place()
             state = ResumeState(
                 progress=replace(self.progress, loss=loss),
                 stage=self.stages.index(self.stage),
