@@ -636,6 +636,14 @@ def warn_of_no_locks() -> None:
     )
 
 
+def is_at(handle: int, path: Path) -> bool:
+    """Return whether an open file has this name, or still has it."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
 def is_free(path: Path) -> bool | None:
     """Return whether no process holds a file or a folder; None if that is not known. No link is followed."""
     try:

@@ -1,6 +1,7 @@
 """Writes safetensors files: equal tensors give equal bytes; a full disk is an `OSError`. Reads weights and shapes.
 
-The header has a checksum of the tensors, so that bytes that changed on the disk are noticed.
+The header has a checksum of the tensors, so that bytes that changed on the disk are noticed. A description beside such
+files, in JSON, has one of each, so that parts of two saves are noticed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ Arrays = dict[str, NDArray[Any]]
 
 HALF = float(np.finfo(np.float16).max)
 CHECKSUM = "crc32"  # its name in the header; files of other programs have none
+CHECKSUMS = "checksums"  # the key of a description under which they are by the name of a file
 SCALE = "_scale"  # ends the name of the factors, one for each row, of a matrix of 8 bits
 
 
@@ -61,11 +63,21 @@ def load_arrays(path: Path, most: int | None = None) -> Arrays:
         arrays = load_file(readable(path, most))
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"a type of number that is not read: {error}") from None
-    with safe_open(path, framework="np") as file:
-        wanted = (file.metadata() or {}).get(CHECKSUM)
-    if wanted is not None and wanted != checksum(arrays):
+    if stated_checksum(path) not in (None, checksum(arrays)):
         raise ValueError(f"{path.name}: its checksum does not match")
     return arrays
+
+
+def stated_checksum(path: Path) -> str | None:
+    """Return the checksum that a file states of its tensors; None of those of other programs.
+
+    Raises
+    ------
+    OSError, SafetensorError
+        The file cannot be read.
+    """
+    with safe_open(readable(path), framework="np") as file:
+        return (file.metadata() or {}).get(CHECKSUM)
 
 
 def checksum(arrays: Arrays) -> str:
@@ -75,6 +87,44 @@ def checksum(arrays: Arrays) -> str:
         value = zlib.crc32(name.encode(), value)
         value = zlib.crc32(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data, value)
     return f"{value:08x}"
+
+
+def write_description(path: Path, about: Mapping[str, Any], beside: Iterable[str]) -> None:
+    """Write plain values as JSON, with checksums of themselves and of the files of tensors `beside` that are there.
+
+    The folder is one that no one reads yet: the file is not flushed.
+    """
+    plain = json.loads(json.dumps({key: value for key, value in about.items() if key != CHECKSUMS}))
+    there = [each for each in map(path.with_name, beside) if each.exists()]
+    checksums = {path.name: _checksum_of(plain)} | {each.name: stated_checksum(each) for each in there}
+    text = json.dumps(plain | {CHECKSUMS: checksums}, indent=1, ensure_ascii=False) + "\n"
+    path.write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def check_description(path: Path, about: Mapping[str, Any], beside: Iterable[str] = ()) -> None:
+    """Check that what was read of a description, and files beside it, are as they were saved, together.
+
+    Nothing is known of a description without checksums, as by another program.
+
+    Raises
+    ------
+    ValueError
+        One is damaged, missing, or of another save.
+    """
+    if (stated := about.get(CHECKSUMS)) is None:
+        return
+    own = _checksum_of({key: value for key, value in about.items() if key != CHECKSUMS})
+    if not isinstance(stated, dict) or stated.get(path.name) != own:
+        raise ValueError(f"{path.name}: its checksum does not match; who changes it by hand takes out {CHECKSUMS!r}")
+    for each in map(path.with_name, beside):
+        if (stated_checksum(each) if each.exists() else None) != stated.get(each.name):
+            what = f"of another save than {path.name}" if each.exists() else "missing"
+            raise ValueError(f"{each.name} is {what}: copy the folder again if it was trained meanwhile")
+
+
+def _checksum_of(plain: Mapping[str, Any]) -> str:
+    """Return the CRC-32 of plain values, whatever their order in the file."""
+    return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
 
 def rounded(tensors: Mapping[str, NDArray[Any]]) -> Arrays:

@@ -21,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from speechctc.config.section import Section
@@ -29,7 +28,15 @@ from speechctc.core import files
 from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.optimizers import AdamW
-from speechctc.core.tensor_file import load_weights, save_tensors, shapes
+from speechctc.core.tensor_file import (
+    CHECKSUMS,
+    check_description,
+    load_arrays,
+    load_weights,
+    save_tensors,
+    shapes,
+    write_description,
+)
 from speechctc.lm.model import ABOUT, Sequences
 from speechctc.lm.ngram import Integers, Reals
 from speechctc.phones.inventory import Inventory, check_labels
@@ -40,6 +47,7 @@ IGNORED = -100  # target of padding, as in torch's cross entropy
 WINDOW = 50  # batches whose utterances are sorted by length together
 
 FORMAT = 1
+WEIGHTS, STATE = "weights.safetensors", "state.safetensors"
 _MOST_STATE, _STATE_PER_WEIGHT = 1 << 20, 16  # an optimiser keeps a few numbers for each weight
 
 
@@ -244,10 +252,10 @@ def save_lstm(folder: Path, saved: SavedLstm) -> None:
 
     def write(beside: Path) -> None:
         weights = {name: value.contiguous() for name, value in model.net.state_dict().items()}
-        save_tensors(beside / "weights.safetensors", weights)
+        save_tensors(beside / WEIGHTS, weights)
         if saved.state:
-            save_tensors(beside / "state.safetensors", saved.state)
-        files.write_json(beside / ABOUT, about)
+            save_tensors(beside / STATE, saved.state)
+        write_description(beside / ABOUT, about, (WEIGHTS, STATE))
 
     files.write_folder(folder, write)
 
@@ -276,19 +284,23 @@ def _load(folder: Path, device: torch.device, with_state: bool) -> SavedLstm:
         check_labels(inventory.phones)
         with torch.device("meta"):  # before memory is taken
             wanted = PhoneLstm(len(inventory.phones) + 1, config).state_dict()
-        if shapes(folder / "weights.safetensors") != {name: tuple(value.shape) for name, value in wanted.items()}:
+        if shapes(folder / WEIGHTS) != {name: tuple(value.shape) for name, value in wanted.items()}:
             raise ValueError("weights of other shapes than the settings ask for")
         net = PhoneLstm(len(inventory.phones) + 1, config)
-        weights = load_weights(folder / "weights.safetensors")
+        weights = load_weights(folder / WEIGHTS)
         net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-        saved_state = folder / "state.safetensors"
+        saved_state = folder / STATE
         most = _MOST_STATE + _STATE_PER_WEIGHT * sum(each.nbytes for each in weights.values())
-        state = load_file(files.readable(saved_state, most)) if with_state and saved_state.exists() else {}
+        state = load_arrays(saved_state, most) if with_state and saved_state.exists() else {}
+        check_description(folder / ABOUT, about, (WEIGHTS, STATE) if with_state else (WEIGHTS,))
     except (OSError, SafetensorError, KeyError, TypeError, RuntimeError, ValueError, ValidationError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the language model is damaged ({reason})", "use another, or train again") from None
-    facts = {key: value for key, value in about.items() if key not in ("format", "kind", "phones", "settings")}
-    return SavedLstm(LstmModel(net.to(device).eval(), inventory, config), facts, state)
+    facts = {
+        key: value for key, value in about.items() if key not in ("format", "kind", "phones", "settings", CHECKSUMS)
+    }
+    tensors = {name: torch.from_numpy(value) for name, value in state.items()}
+    return SavedLstm(LstmModel(net.to(device).eval(), inventory, config), facts, tensors)
 
 
 @dataclass

@@ -4,6 +4,9 @@ weights.safetensors    the net's tensors as ``net.*``, and ``normalisation.mean`
 checkpoint.json        format, config, phones, epoch and step, scores, seed, versions, git revision
 lm.safetensors         the n-gram of phones, if the model decodes with one
 state.safetensors      the state to resume training from; only in a run's ``last/``
+
+checkpoint.json also has checksums of itself and of the others, as parts of two saves are no checkpoint: a folder that
+is copied while a training replaces it may have them.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.metadata
-import json
 import math
 import os
 import platform
@@ -34,7 +36,9 @@ from speechctc.core.bundled import MODELS, NAMES, bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import program
 from speechctc.core.tensor_file import (
+    CHECKSUMS,
     Arrays,
+    check_description,
     load_arrays,
     load_weights,
     packed,
@@ -42,6 +46,7 @@ from speechctc.core.tensor_file import (
     save_tensors,
     shapes,
     unpacked,
+    write_description,
 )
 from speechctc.lm.model import MAX_STRINGS, PhoneLM
 from speechctc.model.layers import is_own, weight_shapes
@@ -54,6 +59,8 @@ FORMAT = 1
 LATEST = Path("runs/latest")
 # Fact: how often each phone is among the training labels, of a model without an n-gram of its own.
 FREQUENCIES = "frequencies"
+DESCRIPTION = "checkpoint.json"
+WEIGHTS, STATE, NGRAM = TENSORS = ("weights.safetensors", "state.safetensors", "lm.safetensors")
 # A training state has a few numbers for each weight, and one for each utterance.
 _STATE_PER_WEIGHT, _MOST_STATE = 16, 1 << 28
 POINTER = "run: "  # before the path in a file ``runs/latest``, where there are no links
@@ -137,13 +144,17 @@ def fill_checkpoint(folder: Path, checkpoint: Checkpoint, small: bool = False) -
         "config": checkpoint.config.to_dict(),
     }
     normalisation = {"normalisation.mean": checkpoint.mean, "normalisation.std": checkpoint.std}
-    save_tensors(folder / "weights.safetensors", weights | normalisation)
+    save_tensors(folder / WEIGHTS, weights | normalisation)
     if checkpoint.state:
-        save_tensors(folder / "state.safetensors", checkpoint.state)
+        save_tensors(folder / STATE, checkpoint.state)
     if lm:
-        save_tensors(folder / "lm.safetensors", lm)
-    text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
-    (folder / "checkpoint.json").write_bytes(text.encode("utf-8", "backslashreplace"))
+        save_tensors(folder / NGRAM, lm)
+    write_about(folder, about)
+
+
+def write_about(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write checkpoint.json; the tensors are there already."""
+    write_description(folder / DESCRIPTION, about, TENSORS)
 
 
 def arrays_of(tensors: Mapping[str, Tensor]) -> Arrays:
@@ -164,7 +175,12 @@ def load_checkpoint(folder: Path, with_state: bool = False) -> Checkpoint:
 
 def read_inventory(folder: Path) -> Inventory:
     """Read only the phones of a checkpoint; see `load_checkpoint`."""
-    phones = files.read_folder(folder, _read_about)["phones"]
+    about = files.read_folder(folder, _read_about)
+    try:
+        check_description(folder / DESCRIPTION, about)
+    except ValueError as error:
+        raise InputError(f"{folder}: the checkpoint is damaged ({error})", "use another, or train again") from None
+    phones = about["phones"]
     return Inventory(phones["name"], tuple(phones["list"]))
 
 
@@ -174,21 +190,22 @@ def read_checkpoint(folder: Path, with_state: bool = False) -> Checkpoint:
     config = parse_config(about["config"], f"{folder}/checkpoint.json")
     inventory = Inventory(about["phones"]["name"], tuple(about["phones"]["list"]))
     try:
-        _check_weights(folder / "weights.safetensors", config, inventory)
-        tensors = load_weights(folder / "weights.safetensors")
-        state = folder / "state.safetensors"
+        _check_weights(folder / WEIGHTS, config, inventory)
+        tensors = load_weights(folder / WEIGHTS)
+        state = folder / STATE
         most = _MOST_STATE + _STATE_PER_WEIGHT * sum(each.nbytes for each in tensors.values())
         training = load_arrays(state, most) if with_state and state.exists() else {}
         weights = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
         mean, std = tensors["normalisation.mean"], tensors["normalisation.std"]
         if not (std > 0).all():
             raise ValueError("normalisation.std has a value that is not above 0")
-        ngram = folder / "lm.safetensors"
+        ngram = folder / NGRAM
         lm = _load_ngram(ngram, len(inventory.phones) + 1) if ngram.exists() else None
+        check_description(folder / DESCRIPTION, about, TENSORS if with_state else (WEIGHTS, NGRAM))
     except (OSError, SafetensorError, KeyError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the checkpoint is damaged ({reason})", "use another, or train again") from None
-    facts = {key: value for key, value in about.items() if key not in ("format", "phones", "config")}
+    facts = {key: value for key, value in about.items() if key not in ("format", "phones", "config", CHECKSUMS)}
     return Checkpoint(config, inventory, weights, mean, std, facts, training, lm)
 
 
@@ -287,7 +304,7 @@ class _Description(BaseModel):
 
 def _read_about(folder: Path) -> dict[str, Any]:
     try:
-        about = files.read_json(folder / "checkpoint.json")
+        about = files.read_json(folder / DESCRIPTION)
         version = about["format"]
     except (ValueError, PermissionError) as error:
         reason = "no JSON: cut off, or changed" if isinstance(error, ValueError) else error.strerror

@@ -38,6 +38,7 @@ from speechctc.model.checkpoint import (
     find_checkpoint,
     load_checkpoint,
     read_checkpoint,
+    write_about,
 )
 from speechctc.model.layers import is_own
 from speechctc.pages import timeline
@@ -197,7 +198,7 @@ def export(
             lms = rounded if entry["lms"] == own else entry["lms"]
             search.write_tuned(draft / search.TUNED_FILE, entry | {"lms": lms})
         about = files.read_json(draft / "checkpoint.json")
-        files.write_json(draft / "checkpoint.json", about | {LISTED: sorted(path.name for path in draft.iterdir())})
+        write_about(draft, about | {LISTED: sorted(path.name for path in draft.iterdir())})
 
     files.write_folder(out, fill)
     return sum(file.stat().st_size for file in out.iterdir())

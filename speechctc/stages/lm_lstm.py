@@ -104,6 +104,7 @@ class LstmTraining:
         self.status = status
 
     def _save(self, folder: Path, whole: bool = False) -> None:
+        self.run.check_place()
         trainer = self.trainer
         at = trainer.progress
         facts = {"epoch": at.epoch, "dev_perplexity": at.best, "data": self.data, **provenance()}

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from speechctc.core import written
 from speechctc.core.errors import InputError, advice_on
-from speechctc.core.files import append, flush, locked, readable, write_bytes
+from speechctc.core.files import append, flush, is_at, locked, readable, write_bytes
 from speechctc.inference.segmenter import Segment
 from speechctc.phones.inventory import nfc
 
@@ -411,7 +411,7 @@ class Journal:
 
     def _append(self, handle: int, lines: bytes) -> None:
         before = os.fstat(handle).st_size
-        if before != self._size or not _is_at(handle, self.path):
+        if before != self._size or not is_at(handle, self.path):
             raise Outdated
         if not before:
             flush(self.path.parent)  # the name of the new file, while an error does no harm
@@ -427,18 +427,10 @@ class Journal:
         handle = written.open_plain(self.path, os.O_RDWR)
         try:
             with locked(handle):
-                if _is_at(handle, self.path):
+                if is_at(handle, self.path):
                     write_bytes(self.path, self.path.read_bytes())
         finally:
             os.close(handle)
-
-
-def _is_at(handle: int, path: Path) -> bool:
-    """Return whether an open file still has its name: another process may have put a copy in its place."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.lstat())
-    except FileNotFoundError:
-        return False
 
 
 def to_lines(*entries: dict[str, Any]) -> bytes:

@@ -33,6 +33,7 @@ ENDING = ".speechctc-recording"
 RATES = (8000, 384000)  # Hz
 HEAD = 80  # bytes before the samples
 SILENT = 30.0  # seconds without samples after which another recording may begin
+GONE = 3600.0  # seconds without samples after which, where no lock can tell, no studio makes it any more
 BEHIND = 120.0  # seconds that wait for the model, after which it no longer listens
 PATIENCE = 2.0  # seconds that the end of a recording waits for its last phones
 
@@ -278,13 +279,17 @@ def header(rate: int, size: int) -> bytes:
 def recover(folder: Path, say: Callable[[str], None] = lambda text: None) -> list[Path]:
     """Give what killed servers left of recordings a name; return them. One being made is left alone.
 
-    `say` is called with a line for each file of such a name that is no such recording, or cannot be kept.
+    Where the file system has no locks, its age alone tells. `say` is called with a line for each file of such a name
+    that is no such recording, cannot be kept, or may be being made.
     """
     found = []
     for raw in sorted(folder.glob(f".*{ENDING}")):
         try:
             refuse_odd(raw)
-            if is_free(raw) and (path := keep(raw)) is not None:
+            if (free := is_free(raw)) is None and abs(time.time() - raw.stat().st_mtime) < GONE:
+                fix = f"if none is, start the studio again after {GONE / 60:.0f} minutes, which makes a recording of it"
+                raise InputError("no lock tells whether another studio is recording it", fix)
+            if free is not False and (path := keep(raw)) is not None:
                 found.append(path)
         except (InputError, OSError) as error:
             say(f"{raw}: left as it is: {error}")

@@ -212,7 +212,7 @@ def remove_copies(seconds: float = ABANDONED) -> None:
         with suppress(OSError):
             status = path.lstat()
             is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == user
-            if is_ours and abs(time.time() - status.st_mtime) >= seconds and is_free(path):
+            if is_ours and abs(time.time() - status.st_mtime) >= seconds and is_free(path) is not False:
                 path.unlink()
 
 

@@ -75,6 +75,7 @@ class Run:
         self.utterances = folder / UTTERANCES
         self._draw = draw
         self._begun = False
+        self._locked: tuple[os.stat_result, int] | None = None  # the folder, and the open file `lock` in it
         self._latest_before: Path | None = None
 
     def check(self, config: Config, resume: bool) -> str:
@@ -144,6 +145,8 @@ class Run:
 
         The folder goes too if nothing else is in it, and ``runs/latest`` means again the run that it meant before.
         """
+        if not self._is_in_place():
+            return
         self.close()
         if self._is_saved():
             return
@@ -185,12 +188,36 @@ class Run:
                 raise InputError(what, "name another with --run DIR")
             if is_held is None:
                 files.warn_of_no_locks()
+            self._locked = self.folder.stat(), handle
             yield
         finally:
+            self._locked = None
             os.close(handle)
+
+    def check_place(self) -> None:
+        """Check, before something is saved, that the folder which was locked still has its name.
+
+        Raises
+        ------
+        InputError
+            It was moved or removed; another training may be at work in a new one of its name.
+        """
+        if not self._is_in_place():
+            what = f"{self.folder}: was moved or removed while it was trained, and nothing more is saved"
+            raise InputError(what, "go on with it where it is now, by --run DIR --resume")
+
+    def _is_in_place(self) -> bool:
+        if self._locked is None:
+            return True
+        place, handle = self._locked
+        with suppress(FileNotFoundError):
+            lock = self.folder / "lock"
+            return os.path.samestat(place, self.folder.stat()) and (not lock.exists() or files.is_at(handle, lock))
+        return False
 
     def log(self, line: dict[str, Any]) -> None:
         """Append an epoch's line; drop earlier lines of epochs that are repeated."""
+        self.check_place()
         lines = [entry for entry in self.epochs() if entry["epoch"] < line["epoch"]] + [line]
         text = "".join(json.dumps(entry) + "\n" for entry in lines)
         files.write_text(self.metrics, text)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import Config, TrainConfig
+from speechctc.core import files
 from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_memory
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.progress import Reporter
@@ -388,6 +389,7 @@ class Trainer:
             raise InputError(f"a weight became infinite or no number by step {self.progress.step}", fix)
         (loss,) = self.ranks.sum([self.progress.loss])
         if self.ranks.is_main:
+            self.run.check_place()
             state = ResumeState(
                 progress=replace(self.progress, loss=loss),
                 stage=self.stages.index(self.stage),
@@ -415,6 +417,23 @@ class Trainer:
                 f"{self.run.last}: its training state is damaged ({reason})",
                 f"name another folder with --run DIR; train.init_from={self.run.best} begins with its weights",
             ) from None
+        self._check_best()
+
+    def _check_best(self) -> None:
+        """Check that the best epoch so far is still there, whole: no later one may be better.
+
+        That of the model that training begins with may not have been saved before a kill, and is scored again.
+        """
+        progress, best = self.progress, self.run.best
+        if not progress.step and not files.standing(best).exists():
+            progress.best_per = progress.best_loss = math.inf
+        if math.isinf(progress.best_per):
+            return
+        try:
+            load_checkpoint(best)
+        except InputError as error:
+            fix = f"restore it, or begin another run with --run DIR: train.init_from={self.run.last} begins with the"
+            raise InputError(f"{error.what}; it had the best epoch so far", f"{fix} last weights") from None
 
     def _load_state(self, checkpoint: Checkpoint) -> None:
         """Set weights, optimizer, and place in the run to those of a checkpoint."""

@@ -215,6 +215,27 @@ def test_a_saved_model_is_read_again_and_a_damaged_one_said(tmp_path: Path) -> N
         load_lm(tmp_path / "lm")
 
 
+def test_parts_of_two_saves_and_a_changed_state_are_no_language_model(tmp_path: Path) -> None:
+    """As a folder has them that was copied while a training replaced it."""
+    for name, step in (("one", 1.0), ("other", 2.0)):
+        save_lstm(tmp_path / name, SavedLstm(fresh(), {"epoch": step}, {"step": torch.full((9,), step)}))
+    one, state = tmp_path / "one", tmp_path / "one" / "state.safetensors"
+    assert load_lstm(one, with_state=True).state["step"].tolist() == 9 * [1.0]
+    raw = state.read_bytes()
+    state.write_bytes(raw[:-1] + b"@")
+    with pytest.raises(InputError, match=r"state.safetensors: its checksum does not match"):
+        load_lstm(one, with_state=True)
+    shutil.copy(tmp_path / "other" / state.name, state)
+    with pytest.raises(InputError, match=r"state.safetensors is of another save than lm.json"):
+        load_lstm(one, with_state=True)
+    assert load_lstm(one).facts == {"epoch": 1.0}
+    state.write_bytes(raw)
+    about = one / "lm.json"
+    about.write_text(about.read_text().replace('"epoch": 1.0', '"epoch": 3.0'))
+    with pytest.raises(InputError, match=r"lm.json: its checksum does not match"):
+        load_lstm(one)
+
+
 def test_a_tenth_is_held_out_where_no_dev_is_named() -> None:
     text, recorder = PhoneText("a text", [["a"] * k for k in range(1, 31)]), Recorder()
     train, dev = train_and_dev(text, None, ABC, recorder)

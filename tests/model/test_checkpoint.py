@@ -1,4 +1,6 @@
 import json
+import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,6 +146,47 @@ def test_changed_bytes_of_any_tensors_are_noticed(tmp_path: Path, checkpoint: Ch
         path.write_bytes(changed)
         with pytest.raises(InputError, match=f"the checkpoint is damaged .*{name}.safetensors: its checksum"):
             load_checkpoint(tmp_path, with_state=True)
+
+
+@pytest.mark.parametrize("name", ["weights", "state", "lm"])
+def test_parts_of_two_saves_are_no_checkpoint(tmp_path: Path, checkpoint: Checkpoint, name: str) -> None:
+    """As a folder has them that was copied while a training replaced it."""
+    lm = [PhoneLM.learn([[1, 2, 1], text], len(checkpoint.inventory.phones) + 1, 2) for text in ([2, 1], [1, 1])]
+    moved = {key: value + 1 for key, value in checkpoint.weights.items()}
+    one, other = tmp_path / "one", tmp_path / "other"
+    save_checkpoint(one, replace(checkpoint, state={"step": np.arange(9, dtype=np.float32)}, lm=lm[0]))
+    save_checkpoint(
+        other, replace(checkpoint, weights=moved, state={"step": np.arange(1, 10, dtype=np.float32)}, lm=lm[1])
+    )
+    assert load_checkpoint(one, with_state=True).state and load_checkpoint(other, with_state=True).state
+    shutil.copy(other / f"{name}.safetensors", one)
+    with pytest.raises(InputError, match=f"{name}.safetensors is of another save .* copy the folder again"):
+        load_checkpoint(one, with_state=True)
+    assert name != "state" or load_checkpoint(one).lm is not None  # which needs no state
+    (one / f"{name}.safetensors").unlink()
+    with pytest.raises(InputError, match="damaged"):
+        load_checkpoint(one, with_state=True)
+
+
+def test_a_description_that_changed_is_noticed(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    """Another number or label is valid, and gives other phones."""
+    save_checkpoint(tmp_path, replace(checkpoint, facts={"dev_per_of": {1: 2.5}, "path": "\udcff", "loss": math.inf}))
+    assert "checksums" not in load_checkpoint(tmp_path).facts
+    text = (tmp_path / "checkpoint.json").read_text(encoding="utf-8")
+    about = json.loads(text)
+    (tmp_path / "checkpoint.json").write_text(json.dumps(about, sort_keys=True))  # in another form
+    assert load_checkpoint(tmp_path).facts["path"] == "\udcff"
+    about["config"]["features"]["preemphasis"] = 0.98
+    (tmp_path / "checkpoint.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match=r"damaged \(checkpoint.json: its checksum"):
+        load_checkpoint(tmp_path)
+    (tmp_path / "checkpoint.json").write_text(text.replace(f'"{checkpoint.inventory.phones[0]}"', '"zz"'))
+    for read in (load_checkpoint, read_inventory):
+        with pytest.raises(InputError, match=r"damaged \(checkpoint.json: its checksum"):
+            read(tmp_path)
+    del about["checksums"]  # as one has it that another program made
+    (tmp_path / "checkpoint.json").write_text(json.dumps(about))
+    assert load_checkpoint(tmp_path).config.features.preemphasis == 0.98
 
 
 @pytest.mark.parametrize("convs", [[1 << 20, 1 << 20], [4] * 500, [4, 5]])

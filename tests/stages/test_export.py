@@ -25,7 +25,7 @@ from speechctc.lm import search
 from speechctc.lm.arpa import write_arpa
 from speechctc.lm.model import NgramModel
 from speechctc.lm.ngram import estimate
-from speechctc.model.checkpoint import load_checkpoint
+from speechctc.model.checkpoint import load_checkpoint, write_about
 from speechctc.model.net import net_of
 from speechctc.stages.export import export
 from speechctc.stages.open_model import ModelChoice, open_model
@@ -98,10 +98,9 @@ def test_a_file_that_export_did_not_write_is_kept_though_a_model_may_have_one(ru
 
 
 def test_the_rules_of_its_labels_go_along(run: Path, here: Path) -> None:
-    path = run / "best" / "checkpoint.json"
-    about = json.loads(path.read_text())
+    about = json.loads((run / "best" / "checkpoint.json").read_text())
     about["config"]["corpus"] |= {"tone": "strip", "diphthongs": "split"}
-    path.write_text(json.dumps(about))
+    write_about(run / "best", about)
     export(run, here / "given")
     corpus = load_checkpoint(here / "given").config.corpus
     assert (corpus.tone, corpus.diphthongs, corpus.length, corpus.tables.train) == ("strip", "split", "keep", None)

@@ -12,6 +12,7 @@ from speechctc.config.load import load_config
 from speechctc.corpora import corpus_builder
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
+from speechctc.model.checkpoint import write_about
 from speechctc.stages.extract import extract
 from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.split_scoring import ScoredSplit, score_split
@@ -65,10 +66,9 @@ def ids(split: ScoredSplit) -> set[str]:
 
 def forget(run: Path) -> None:
     """Make the checkpoint one that does not say the ids of dev, as exported ones."""
-    path = run / "best" / "checkpoint.json"
-    about = json.loads(path.read_text(encoding="utf-8"))
+    about = json.loads((run / "best" / "checkpoint.json").read_text(encoding="utf-8"))
     del about["dev_utterances"]
-    path.write_text(json.dumps(about), encoding="utf-8")
+    write_about(run / "best", about)
 
 
 def test_dev_stays_that_of_the_run_where_another_would_be_chosen(trained: Path, run: Path, before: set[str]) -> None:

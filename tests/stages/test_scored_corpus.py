@@ -17,6 +17,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.tiers import UNCORRECTED, UNCORRECTED_FIX
 from speechctc.inference.recogniser import Recogniser
+from speechctc.model.checkpoint import write_about
 from speechctc.phones.inventory import CMU39
 from speechctc.stages.evaluate import Evaluation, evaluation_of
 from speechctc.stages.open_model import open_model
@@ -43,10 +44,9 @@ def write_grids(folder: Path, names: dict[str, str]) -> Path:
 def renamed(model: Path, folder: Path, names: dict[str, str]) -> Path:
     """Return a copy of a model with other names of its phones."""
     shutil.copytree(model / "best", folder)
-    path = folder / "checkpoint.json"
-    header = json.loads(path.read_text(encoding="utf-8"))
+    header = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
     header["phones"]["list"] = [names[phone] for phone in header["phones"]["list"]]
-    path.write_text(json.dumps(header), encoding="utf-8")
+    write_about(folder, header)
     return folder
 
 
@@ -207,10 +207,9 @@ def test_letters_that_mean_other_phones_and_pauses_without_a_match() -> None:
 
 def test_marks_are_read_as_the_models_were_in_any_kind_of_corpus(tiny_model: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_model / "best", model := tmp_path / "model")
-    path = model / "checkpoint.json"
-    header = json.loads(path.read_text(encoding="utf-8"))
+    header = json.loads((model / "checkpoint.json").read_text(encoding="utf-8"))
     header["config"]["corpus"] |= {"length": "strip"}
-    path.write_text(json.dumps(header), encoding="utf-8")
+    write_about(model, header)
     place = ("corpus.kind=textgrid", f"corpus.root={write_grids(tmp_path / 'long', {'low': 'lowː'})}")
     plain, kept = scored(model, *place), scored(model, *place, "corpus.length=keep")
     assert any("length: strip" in note for note in plain.notes) and plain.counts.per < kept.counts.per

@@ -216,6 +216,30 @@ def test_a_run_that_lost_its_last_state_does_not_begin_again(extracted: Path, he
     assert {path: path.read_bytes() for path in sorted((here / "r").rglob("*")) if path.is_file()} == before
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_run_that_lost_its_best_epoch_does_not_go_on(extracted: Path, here: Path, is_gone: bool) -> None:
+    """No later epoch may be better: the end would name a model that is not there."""
+    run_once(extracted, here / "r", "train.epochs=2")
+    if is_gone:
+        shutil.rmtree(here / "r" / "best")
+    else:
+        os.truncate(here / "r" / "best" / "weights.safetensors", 900)
+    log = (here / "r" / "metrics.jsonl").read_text()
+    with pytest.raises(InputError, match="best: .*; it had the best epoch so far; .* train.init_from=.*last"):
+        run_once(extracted, here / "r", "train.epochs=3", resume=True)
+    assert (here / "r" / "metrics.jsonl").read_text() == log
+    run_once(extracted, here / "again", "train.epochs=1", f"train.init_from={here / 'r' / 'last'}")
+
+
+def test_a_run_of_which_last_was_copied_while_it_was_replaced_does_not_go_on(extracted: Path, here: Path) -> None:
+    run_once(extracted, here / "r", "train.epochs=1")
+    weights = (here / "r" / "last" / "weights.safetensors").read_bytes()
+    run_once(extracted, here / "r", "train.epochs=2", resume=True)
+    (here / "r" / "last" / "weights.safetensors").write_bytes(weights)
+    with pytest.raises(InputError, match="weights.safetensors is of another save than checkpoint.json"):
+        run_once(extracted, here / "r", "train.epochs=3", resume=True)
+
+
 def test_a_run_that_ends_between_its_first_best_and_its_log_goes_on(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -19,7 +20,7 @@ from speechctc.audio.annotations import read_textgrid
 from speechctc.core.errors import InputError
 from speechctc.studio.document import Document
 from speechctc.studio.folder import Folder
-from speechctc.studio.microphone import HEAD, Microphone, header, keep, recover
+from speechctc.studio.microphone import GONE, HEAD, Microphone, header, keep, recover
 from speechctc.studio.sound import Waveform, remove_copies
 from tests.studio.folders import SONG, client_of, write_labelled
 from tests.tiny_model import sing, write_song
@@ -115,6 +116,23 @@ def test_what_a_killed_server_recorded_is_recovered(tmp_path: Path) -> None:
     samples, rate = soundfile.read(path)
     assert rate == 8000 and len(samples) == 800 and abs(samples[0] - 0.25) < 1e-4
     assert recover(tmp_path) == []
+
+
+def test_what_was_recorded_where_there_are_no_locks_is_recovered_once_it_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    raw, said = tmp_path / ".talk.8000.speechctc-recording", list[str]()
+    raw.write_bytes(header(8000, 0) + bytes(200))
+    assert recover(tmp_path, said.append) == [] and raw.exists()
+    (line,) = said
+    assert str(raw) in line and "left as it is" in line and "start the studio again" in line
+    os.utime(raw, (time.time() - 2 * GONE,) * 2)
+    (path,) = recover(tmp_path)
+    assert soundfile.info(path).frames == 100 and not raw.exists()
 
 
 def test_a_pause_and_a_second_studio_do_not_split_a_recording(tmp_path: Path) -> None:

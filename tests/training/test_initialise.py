@@ -13,7 +13,7 @@ import torch
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.model.checkpoint import BUILT_IN, load_checkpoint, save_checkpoint
+from speechctc.model.checkpoint import BUILT_IN, Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.model.net import build_net, net_of
 from speechctc.phones.inventory import Inventory
 from speechctc.training.initialise import find_pretrained, first_lms, first_net, load_pretrained
@@ -247,3 +247,24 @@ def test_a_stop_before_the_first_step_leaves_nothing_so_that_the_run_begins_with
     assert same(whole, run_once(extracted, here / "stopped", *settings, resume=True))
     one, other = (load_checkpoint(here / name / "best") for name in ("whole", "stopped"))
     assert one.facts["lm_share"] == other.facts["lm_share"] > 0
+
+
+def test_a_kill_before_the_best_of_the_model_that_it_begins_with_is_saved_does_not_lose_it(
+    extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_once(extracted, here / "a", "train.epochs=1", "decode.lm_order=3")
+    settings = (f"train.init_from={here / 'a'}", "train.epochs=1", "decode.lm_order=3", "train.lr=1e-9")
+    whole = run_once(extracted, here / "whole", *settings)
+
+    def save(folder: Path, checkpoint: Checkpoint) -> None:
+        if folder.name == "best":
+            raise KeyboardInterrupt
+        save_checkpoint(folder, checkpoint)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("speechctc.training.trainer.save_checkpoint", save)
+        run_once(extracted, here / "killed", *settings)
+    assert (here / "killed" / "last").exists() and not (here / "killed" / "best").exists()
+    assert same(whole, run_once(extracted, here / "killed", *settings, resume=True))
+    one, other = (load_checkpoint(here / name / "best") for name in ("whole", "killed"))
+    assert (one.facts["epoch"], one.facts["dev_per"]) == (other.facts["epoch"], other.facts["dev_per"])

@@ -13,8 +13,9 @@ from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.model.checkpoint import LATEST, latest_run
 from speechctc.stages.train import train
+from speechctc.training.records import Callbacks, EpochRecord
 from speechctc.training.runs import Run, point_latest
-from tests.train_helpers import Recorder, run_once
+from tests.train_helpers import Recorder, run_once, same
 
 
 def fail_to_train(config: Path, run: Path, *settings: str) -> None:
@@ -43,6 +44,30 @@ def test_a_run_that_saved_something_is_never_cleared(extracted: Path, here: Path
     before = sorted(path.name for path in (here / "a").iterdir())
     fail_to_train(extracted, here / "a", "train.epochs=1")
     assert sorted(path.name for path in (here / "a").iterdir()) == before
+
+
+@pytest.mark.parametrize("takes_its_place", [True, False])
+def test_a_run_that_is_moved_while_it_is_trained_does_not_write_into_another(
+    extracted: Path, here: Path, takes_its_place: bool
+) -> None:
+    """As after ``mv run old`` and the start of another training with the name of before."""
+    whole = run_once(extracted, here / "whole", "train.epochs=3")
+    config = load_config(extracted, [f"run={here / 'a'}", "train.epochs=3"])
+    others = {"lock": b"", "run.json": b"{}", "config.yaml": b"run: a"}
+
+    def move(record: EpochRecord) -> None:
+        if record["epoch"] == 2:
+            (here / "a").rename(here / "moved")
+            if takes_its_place:
+                (here / "a").mkdir()
+                for name, content in others.items():
+                    (here / "a" / name).write_bytes(content)
+
+    with pytest.raises(InputError, match="a: was moved or removed while it was trained, and nothing more is saved"):
+        train(config, False, Recorder(), Callbacks(on_epoch=move))
+    there = {path.name: path.read_bytes() for path in (here / "a").iterdir()} if (here / "a").exists() else None
+    assert there == (others if takes_its_place else None)
+    assert same(run_once(extracted, here / "moved", "train.epochs=3", resume=True), whole)
 
 
 def test_what_a_killed_start_left_is_cleared_and_a_users_file_is_not(extracted: Path, here: Path) -> None:
