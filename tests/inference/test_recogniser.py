@@ -231,6 +231,6 @@ def test_what_cannot_be_aligned_is_said(model: Recogniser, tmp_path: Path) -> No
     write_song(tmp_path / "a.wav", ["low"])
     with pytest.raises(InputError, match="'lwo' is not in the phone set found; the model's are: high low"):
         model.align(tmp_path / "a.wav", ["lwo"])
-    with pytest.raises(InputError, match=r"a\.wav: 40 phones and 39 blanks between repeated ones need 79 frames, and"):
+    with pytest.raises(InputError, match=r"a\.wav: 40 phones .* 39 .* 79 frames"):
         model.align(tmp_path / "a.wav", ["low"] * 40)
     assert model.align(tmp_path / "a.wav", []).segments == ()
