@@ -70,7 +70,7 @@ def test_features_of_ones_own_are_extracted_trained_on_and_decoded(tmp_path: Pat
     assert model.config.features.static_dims == 20 and net_of(model.checkpoint).has_bands
     assert model.decode(sorted((tmp_path / "audio").glob("2-*.wav"))[0]).phones
     plugins.registered.clear()
-    with pytest.raises(InputError, match="features.kind='spectrum' is invalid: it should be .*; name another model"):
+    with pytest.raises(InputError, match="features.kind='spectrum' is invalid"):
         speechctc.load(trained.run, "cpu")
 
 
@@ -196,11 +196,11 @@ def test_a_name_is_given_once(tmp_path: Path) -> None:
     speechctc.register_features("spectrum", kind)
     runpy.run_path(str(tmp_path / "spectrum.py"))  # the same class, defined again
     assert plugins.find("features", "spectrum") is not kind
-    with pytest.raises(InputError, match="^register_features: the name 'spectrum' is that of .*Spectrum already; give"):
+    with pytest.raises(InputError, match="'spectrum' is that of .*Spectrum already"):
         speechctc.register_features("spectrum", type("Other", (kind,), {}))
     own: Any = speechctc
     for group, name in (("features", "mel"), ("corpus", "table"), ("augmentation", "speed")):
-        with pytest.raises(InputError, match=f"^register_{group}: the name '{name}' is one of speechctc's own; give"):
+        with pytest.raises(InputError, match=f"^register_{group}: .*'{name}'"):
             getattr(own, f"register_{group}")(name, kind)
 
 

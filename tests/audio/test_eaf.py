@@ -121,7 +121,7 @@ def test_annotations_in_a_circle_are_one_line(tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     tiers = read_eaf(path).tiers
     assert [tier.name for tier in tiers if tier.problem] == ["phones", "words"]
-    with pytest.raises(InputError, match="damaged: the tier 'words': annotations refer to each other in a circle"):
+    with pytest.raises(InputError, match="damaged: the tier 'words': .*circle"):
         choose_tier(tiers, path, "words")
     assert [each.label for each in choose_tier(tiers, path, "said").entries] == ["kat", "a"]
 

@@ -290,7 +290,7 @@ def test_flac_without_a_length(tmp_path: Path) -> None:
     content[21] &= 0xF0
     content[22:26] = bytes(4)
     (tmp_path / "b.flac").write_bytes(content)
-    with pytest.raises(InputError, match="b.flac: its header does not say how long it is; convert it, for example"):
+    with pytest.raises(InputError, match="b.flac: its header does not say how long it is"):
         read(tmp_path / "b.flac")
 
 

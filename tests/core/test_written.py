@@ -24,7 +24,7 @@ def test_what_was_written_is_replaced_and_what_was_changed_is_kept(tmp_path: Pat
     stamp = file.stat()
     file.write_text("TWO")  # as long, and as old
     os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    with pytest.raises(InputError, match="a é.TextGrid: exists and was made or changed by hand .* --overwrite"):
+    with pytest.raises(InputError, match="a é.TextGrid: .*--overwrite"):
         written.write_text(file, "three")
     assert file.read_text() == "TWO"
     written.write_text(file, "three", overwrite=True)
@@ -76,7 +76,7 @@ def test_many_are_counted_and_a_folder_is_never_replaced(tmp_path: Path) -> None
     paths = [tmp_path / f"{k}.txt" for k in range(9)]
     for path in paths:
         path.write_text("mine")
-    with pytest.raises(InputError, match=r"2.txt and 6 more: 9 files exist that were made or changed by hand"):
+    with pytest.raises(InputError, match=r"2.txt and 6 more: 9 files"):
         written.refuse_changed(paths, overwrite=False)
     written.refuse_changed(paths, overwrite=True)
     with pytest.raises(InputError, match="a folder, where a file"):

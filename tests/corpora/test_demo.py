@@ -83,7 +83,7 @@ def test_labels_are_folded_to_a_smaller_set(root: Path, corpus: Corpus) -> None:
 
 
 def test_another_config_does_not_overwrite_it(root: Path, corpus: Corpus) -> None:
-    with pytest.raises(InputError, match="made with voices=9 instead of 10, seed=0 instead of 3; move it aside"):
+    with pytest.raises(InputError, match="voices=9 instead of 10, seed=0 instead of 3"):
         read_demo(root, SMALL.model_copy(update={"voices": 10, "seed": 3}))
 
 
@@ -117,7 +117,7 @@ def test_it_is_whole_or_not_there_and_the_same_again(tmp_path: Path, monkeypatch
 def test_a_lost_file_is_noticed(tmp_path: Path) -> None:
     read_demo(tmp_path / "corpus", TINY)
     next((tmp_path / "corpus/dev").rglob("*.TextGrid")).unlink()
-    with pytest.raises(InputError, match=r"2 files .TextGrid of the 3 that were made; move the folder aside"):
+    with pytest.raises(InputError, match=r"2 files .TextGrid of the 3"):
         read_demo(tmp_path / "corpus", TINY)
     (tmp_path / "corpus/demo.json").write_text("{}")
     with pytest.raises(InputError, match="not a demo corpus, but other files"):

@@ -54,7 +54,7 @@ def test_limits_that_are_asked_for_hold_whatever_the_labels(tmp_path: Path) -> N
 
 def test_a_name_of_two_tiers_is_no_choice(tmp_path: Path) -> None:
     twice = written(tmp_path / "a.TextGrid", ("words", "the, cat"), ("words", "a, dog, ran"))
-    with pytest.raises(InputError, match="2 tiers are called 'words'; the first lacks 3 labels of the others"):
+    with pytest.raises(InputError, match="2 tiers .*'words'; .* 3 labels"):
         read(twice, labels="words")
     spaced = written(tmp_path / "b.TextGrid", ("words", "the, cat"), ("words ", "a, dog"))
     with pytest.raises(InputError, match="2 tiers are called 'words'"):

@@ -37,6 +37,11 @@ def model(tiny_model: Path) -> Recogniser:
     return speechctc.load(tiny_model, "cpu")
 
 
+@pytest.fixture(scope="module")
+def english() -> Recogniser:
+    return speechctc.load("english", "cpu")
+
+
 def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, speechctc; assert not {'torch', 'numpy', 'pydantic'} & set(sys.modules); speechctc.load"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -58,9 +63,9 @@ def pushed(
 
 @pytest.mark.parametrize("rate", [16000, 44100, 22254])
 @pytest.mark.parametrize("which", ["tiny", "bundled"])
-def test_pushed_blocks_give_what_the_whole_gives(model: Recogniser, rate: int, which: str) -> None:
+def test_pushed_blocks_give_what_the_whole_gives(model: Recogniser, english: Recogniser, rate: int, which: str) -> None:
     """Of a net without and with a sliding mean and an n-gram, at rates that both resamplers take."""
-    one = model if which == "tiny" else speechctc.load("english", "cpu")
+    one = model if which == "tiny" else english
     song = [PHONES[k] for k in np.random.default_rng(3).integers(4, size=60)]
     samples, _ = sing(song, np.random.default_rng(4), rate)
     whole = one.decode(samples, rate, alternatives=1)
@@ -73,11 +78,11 @@ def test_pushed_blocks_give_what_the_whole_gives(model: Recogniser, rate: int, w
 
 
 @pytest.mark.parametrize("which", ["tiny", "bundled"])
-def test_live_phones_come_soon_and_from_any_blocks_alike(model: Recogniser, which: str) -> None:
+def test_live_phones_come_soon_and_from_any_blocks_alike(model: Recogniser, english: Recogniser, which: str) -> None:
     """Of a net without and with means over seconds and an n-gram; each at most 2 s after its end."""
-    one = model if which == "tiny" else speechctc.load("english", "cpu")
+    one = model if which == "tiny" else english
     rng = np.random.default_rng(0)
-    samples = np.concatenate([sing(SONG * 10, rng)[0], np.zeros(48_000, np.float32)])
+    samples = np.concatenate([sing(SONG * 8, rng)[0], np.zeros(40_000, np.float32)])
     calls = pushed(one, samples, 16000, [800], lookahead=LOOKAHEAD)
     found = [segment for call in calls for segment in call]
     assert len(found) > 20 and not calls[-1]
@@ -107,15 +112,14 @@ def test_a_stream_takes_what_a_microphone_gives_and_says_what_it_cannot_take(mod
             model.stream(16000, lookahead=wrong)
 
 
-def test_a_stream_needs_no_more_memory_as_it_goes_on(model: Recogniser) -> None:
+def test_a_stream_needs_no_more_memory_as_it_goes_on(english: Recogniser) -> None:
     """What is kept of a song does not grow with the length of the song, in numpy's arrays or in torch's tensors."""
-    one, rng, held = speechctc.load("english", "cpu"), np.random.default_rng(0), []
-    stream = one.stream(16000)
+    rng, held, stream = np.random.default_rng(0), [], english.stream(16000)
     tracemalloc.start()
     try:
-        for number in range(44):  # 22 s; the sliding mean needs 15 s
-            stream.push(sing(SONG[:4], rng)[0][:8000])
-            if number in (31, 43):
+        for number in range(11):  # 22 s; the sliding mean needs 15 s
+            stream.push(np.concatenate([sing(SONG[:4], rng)[0][:8000] for _ in range(4)]))
+            if number in (7, 10):
                 gc.collect()
                 tensors = sum(each.nbytes for each in gc.get_objects() if type(each) is torch.Tensor)
                 held.append(tracemalloc.get_traced_memory()[0] + tensors)
@@ -227,6 +231,6 @@ def test_what_cannot_be_aligned_is_said(model: Recogniser, tmp_path: Path) -> No
     write_song(tmp_path / "a.wav", ["low"])
     with pytest.raises(InputError, match="'lwo' is not in the phone set found; the model's are: high low"):
         model.align(tmp_path / "a.wav", ["lwo"])
-    with pytest.raises(InputError, match=r"a\.wav: 40 phones and 39 blanks between repeated ones need 79 frames, and"):
+    with pytest.raises(InputError, match=r"a\.wav: 40 phones .* 39 .* 79 frames"):
         model.align(tmp_path / "a.wav", ["low"] * 40)
     assert model.align(tmp_path / "a.wav", []).segments == ()

@@ -103,7 +103,7 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, old: str, new: st
 
 def test_words_that_are_no_phones_are_counted_and_named(tmp_path: Path) -> None:
     path = write(tmp_path / "lm.arpa")
-    with pytest.raises(InputError, match="2 of its 3 words are not of the 2 phones .found.: a, c; give an n-gram of"):
+    with pytest.raises(InputError, match="2 of its 3 words .* 2 phones .*: a, c"):
         read_arpa(path, Inventory("found", ("b", "zh")))
     stressed = SRILM.replace("\ta", "\tAH0").replace(" a", " AH0").replace("a ", "AH0 ").replace("b", "AH1")
     with pytest.raises(InputError, match="'AH1' stands there a second time"):

@@ -192,7 +192,7 @@ def test_a_saved_model_is_read_again_and_a_damaged_one_said(tmp_path: Path) -> N
     assert again.inventory == ABC and again.kind == "LSTM of 2 x 7"
     np.testing.assert_array_equal(again.score(SEQUENCES), model.score(SEQUENCES))
     assert load_lstm(tmp_path / "lm" / "best").facts == {"epoch": 3}
-    with pytest.raises(InputError, match="4 phones .found., where 2 .found. are wanted; they differ in 2: c d"):
+    with pytest.raises(InputError, match="4 phones .* 2 .*: c d"):
         load_lm(tmp_path / "lm", Inventory("found", ("a", "b")))
     about = tmp_path / "lm" / "best" / "lm.json"
     text = about.read_text()

@@ -84,6 +84,8 @@ def test_an_interval_over_speakers_is_that_of_all_draws() -> None:
     pers = 100 * np.array(errors)[draws].sum(0) / np.array(phones)[draws].sum(0)
     assert (told.low, told.high) == pytest.approx(np.percentile(pers, [2.5, 97.5]), abs=1.0)
     assert (told.over, told.speakers, told.phones, told.utterances) == ("speakers", 4, 460, 20)
+    own = draw_rates(np.stack([errors, phones], axis=1))
+    assert (told.low, told.high) == pytest.approx((np.quantile(own, 0.025), np.quantile(own, 0.975)))
     alone = reliability(counts, ["a"] * 20)
     assert alone.over == "utterances" and alone.low is not None and told.low is not None and alone.low > told.low
 
@@ -98,7 +100,7 @@ def test_few_phones_or_speakers_are_little_proof(phones: int, speakers: str, sai
     counts = [counted(1, phones // len(names)) for _ in names[1:]]
     counts.append(counted(1, phones - sum(each.reference_phones for each in counts)))
     caution = reliability(counts, names).caution
-    assert said in caution and bool(caution) == bool(said)
+    assert said in caution and bool(caution) == bool(said) and ("below" in caution) == (phones < 500)
 
 
 def test_no_errors_are_not_taken_for_certainty_and_one_utterance_for_nothing() -> None:

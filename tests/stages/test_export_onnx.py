@@ -69,7 +69,7 @@ def test_values_are_named_in_their_order(energy: bool) -> None:
 
 def test_without_its_packages_it_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_onnx, "NEEDED", ("no_such_package",))
-    with pytest.raises(InputError, match=r"m\.onnx: the export needs no_such_package, not installed; pip install"):
+    with pytest.raises(InputError, match=r"m\.onnx: .*no_such_package, .*pip install"):
         export(Path("english"), tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
     (tmp_path / "m.onnx").write_text("mine")

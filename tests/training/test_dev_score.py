@@ -14,7 +14,7 @@ from torch.nn import functional
 from speechctc.config.load import load_config, parse_config
 from speechctc.features.activity import ActivityGate
 from speechctc.training.batches import Batch, Languages, TrainingData
-from speechctc.training.dev_score import decode_utterance, score_dev
+from speechctc.training.dev_score import constant_loss, decode_utterance, score_dev
 from speechctc.training.distributed import Ranks
 from speechctc.training.train_step import TrainStep
 from tests.train_helpers import Recorder
@@ -97,3 +97,23 @@ def test_what_is_scored_is_what_was_written(extracted: Path) -> None:
     assert found.entropy == pytest.approx(float(-(every.softmax(1) * every.log_softmax(1)).sum(1).mean()), rel=1e-5)
     assert found.dead_phones == ("mid",) and found.dead_pieces is None
     assert score_dev(written, data, None, lambda: True) is None
+
+
+def test_the_constant_answer_has_the_frequencies_of_train_and_a_frame_for_each_phone_of_dev(extracted: Path) -> None:
+    config = load_config(extracted)
+    data = TrainingData(config, torch.device("cpu"), Recorder())
+    train, dev, classes = data.train.split, data.dev.split, len(data.inventory.phones) + 1
+    often = np.bincount(torch.cat([train.labels(k) for k in range(len(train))]).numpy(), minlength=classes) + 1.0
+    labels, frames = [dev.labels(k).long() for k in range(len(dev))], [-(-int(each) // 2) for each in dev.frames]
+    spoken = sum(map(len, labels)) / sum(frames)
+    assert often[0] == 1 and spoken < 0.9 and config.model.time_stride == 2
+    answer = torch.from_numpy(np.append(1 - spoken, spoken * often[1:] / often[1:].sum())).log()
+    losses = [
+        float(
+            functional.ctc_loss(
+                answer.expand(count, -1), each, torch.tensor(count), torch.tensor(len(each)), reduction="sum"
+            )
+        )
+        for each, count in zip(labels, frames, strict=True)
+    ]
+    assert constant_loss(data, config.model) == pytest.approx(sum(losses) / sum(map(len, labels)), rel=1e-5)

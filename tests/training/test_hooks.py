@@ -75,7 +75,7 @@ def test_muon_takes_the_matrices_and_adamw_the_rest(extracted: Path, here: Path)
     assert type(muon) is torch.optim.Muon and type(adamw) is torch.optim.AdamW
     matrices = [each for group in muon.param_groups for each in group["params"]]
     assert [tuple(each.shape) for each in matrices] == [(5, 24)]
-    with pytest.raises(InputError, match="train.optimizer=Muon is for parameters that are matrices, and none is"):
+    with pytest.raises(InputError, match="train.optimizer=Muon .*matrices"):
         trainer_of(extracted, here / "s", "train.optimizer=Muon")
 
 
