@@ -71,8 +71,8 @@ METHOD = (
 ORDER = (
     "An order of persons needs several sentences of each: the orders by two halves of the sentences of 20 learners had"
     " rank correlations of 0.15, 0.50, 0.70 and 0.76 with 1, 2, 4 and 8 sentences in a half. Means whose intervals"
-    " overlap are no order. The mean goes with the rate of speech too: who speaks slowly scores lower, though no sound"
-    " is worse."
+    " overlap are no order. Among 39 learners those who spoke slowly had lower means (rank correlation with the rate"
+    " 0.49), among 54 natives they had not (-0.17): the rate is not taken out of the scores."
 )
 COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead", "not_told_from")
 PEOPLE = ("speaker", "score", "low", "high", "recordings", "phones", "phones_a_second")
