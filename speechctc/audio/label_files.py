@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -113,14 +114,13 @@ def read_label_file(path: Path, recording: Path, about: AudioInfo | None) -> Lab
     if ending in _FOREIGN:
         what, fix = _FOREIGN[ending]
         raise InputError(f"{path}: {what}, which is not read", fix)
-    lines = _lines(text)
     if ending in SUBTITLES:
         found = LabelFile("subtitles", *_subtitles(path, text))
     elif ending in OF_MANY:
-        found = _of_many(path, lines, recording, ending)
+        found = _of_many(path, text, recording, ending)
     elif (segments := _whisper(text)) is not None:
         found = LabelFile(WHISPER, segments)
-    elif after := _after_header(lines):
+    elif after := _after_header(lines := _lines(text)):
         found = LabelFile("a label file of xlabel", _xlabel(path, after))
     elif timed := _timed(lines, path):
         found = _track(path, timed, about)
@@ -181,8 +181,18 @@ def recordings_in(path: Path) -> list[str]:
     InputError
         It cannot be read.
     """
-    lines = _lines(read_text(path).text)
-    return list(dict.fromkeys(line.split()[0] for _, line in lines if not line.startswith(";;")))
+    return list(_rows_by_recording(read_text(path).text))
+
+
+@lru_cache(maxsize=2)  # a file of many recordings is read for each of them
+def _rows_by_recording(text: str) -> dict[str, list[tuple[int, list[str]]]]:
+    """Return the lines of CTM or STM that are no comments, by their first fields: their numbers and their fields."""
+    rows: dict[str, list[tuple[int, list[str]]]] = {}
+    for number, line in _lines(text):
+        if not line.startswith(";;"):
+            fields = line.split()
+            rows.setdefault(fields[0], []).append((number, fields))
+    return rows
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
@@ -311,13 +321,11 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(_NUMBER, text) is not None
 
 
-def _of_many(path: Path, lines: Sequence[tuple[int, str]], recording: Path, ending: str) -> LabelFile:
+def _of_many(path: Path, text: str, recording: Path, ending: str) -> LabelFile:
     """Return the labels of a recording in a file of CTM or STM."""
-    kind = ending[1:].upper()
-    rows = [(number, line.split()) for number, line in lines if not line.startswith(";;")]
-    names = list(dict.fromkeys(fields[0] for _, fields in rows))
-    name = _meant(path, names, recording)
-    own = [(number, fields) for number, fields in rows if fields[0] == name]
+    kind, rows = ending[1:].upper(), _rows_by_recording(text)
+    name = _meant(path, [*rows], recording)
+    own = rows[name]
     if len(channels := sorted({fields[1] for _, fields in own if len(fields) > 1})) > 1:
         what = f"{path}: {kind} with labels of the channels {', '.join(channels)} of {name}"
         raise InputError(what, "keep those of one channel in it")

@@ -261,6 +261,10 @@ class ScorePhones(Transcribed):
     before: Annotated[Path | None, Option(metavar="FOLDER", help=
         "With --by-speaker: the folder that it wrote of earlier recordings. Pages and sheets say which scores changed "
         "since, and whether that is beyond chance.")] = None
+    contrasts: Annotated[str | None, Option(metavar="PAIRS", help=
+        "Also compare these sounds with each other alone, at each of their places: th/s,l/r. Instead of pairs, a first "
+        "language takes those that its speakers often mistake in English: ar, de, es, fr, hi, it, ja, ko, pl, pt, ru, "
+        "tr or zh.")] = None
     # fmt: on
 
 
@@ -291,6 +295,7 @@ def _align(given: Align | ScorePhones) -> None:
     from speechctc.audio.recording_list import parse_shard
     from speechctc.corpora.tasks import find_tasks
     from speechctc.corpora.transcripts import TranscriptOptions
+    from speechctc.inference.contrasts import parse_contrasts
     from speechctc.stages.align import align, in_ipa, in_own_languages, say_if_untaught
 
     if given.words is not None and (given.phones is not None or given.transcripts is not None):
@@ -316,6 +321,9 @@ def _align(given: Align | ScorePhones) -> None:
     reader = _reader(given, recogniser, labels, language, is_ipa)
     if scoring:
         say_if_untaught(recogniser, new_reporter())
+        if scoring.contrasts is not None:
+            pairs = parse_contrasts(scoring.contrasts, recogniser.phones)
+            recogniser.goodness = replace(recogniser.goodness, contrasts=pairs)
     with opt.manifest_of(given, recogniser) as manifest:
         options = replace(options, manifest=manifest)
         status = align(recogniser, tasks, options, new_reporter(), reader, _work(given), failed)

@@ -6,8 +6,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -59,14 +59,23 @@ def corpora_in(folder: Path, names: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def read_folder(folder: Path) -> Iterator[Values] | None:
-    """Return the rows of a corpus of Kaldi, LibriSpeech or VCTK; None if a folder is none."""
+def read_folder(folder: Path) -> Callable[[], Iterator[Values]] | None:
+    """Return what reads the rows of a corpus of Kaldi, LibriSpeech or VCTK; None if a folder is none.
+
+    Its files are found once, however often the rows are read.
+    """
     if (folder / SCP).is_file() and (folder / "text").is_file():
-        return _kaldi(folder)
+        return partial(_kaldi, folder)
     if (folder / TEXTS).is_dir() and _sound_folders(folder):
-        return _vctk(folder)
-    files = sorted(Path(where, name) for where, _, names in walk(folder) for name in names if name.endswith(TRANS))
-    return _librispeech(folder, files) if files else None
+        return partial(_vctk, folder, _sounds_of_vctk(folder), _files_below(folder / TEXTS, ".txt"))
+    files = _files_below(folder, TRANS)
+    return partial(_librispeech, folder, files) if files else None
+
+
+def _files_below(folder: Path, ending: str) -> list[Path]:
+    """Return the files at any depth whose names end so, in order."""
+    named = (Path(where, name) for where, _, names in walk(folder) for name in names if name.lower().endswith(ending))
+    return sorted(named)
 
 
 def _librispeech(folder: Path, files: Iterable[Path]) -> Iterator[Values]:
@@ -185,28 +194,32 @@ def _sound_folders(folder: Path) -> list[str]:
     return sorted(each.name for each in os.scandir(folder) if each.is_dir() and each.name.lower().startswith("wav"))
 
 
-def _vctk(folder: Path) -> Iterator[Values]:
+def _sounds_of_vctk(folder: Path) -> dict[Path, str]:
+    """Return the recordings by the folder inside of the place where they are, and the stem."""
+    sounds: dict[Path, str] = {}
+    for place in (folder / name for name in reversed(_sound_folders(folder))):
+        for where, _, names in walk(place):
+            below = Path(where).relative_to(place)
+            sounds |= {below / Path(name).stem: os.path.join(where, name) for name in names if _is_sound(name)}
+    return sounds
+
+
+def _vctk(folder: Path, sounds: Mapping[Path, str], texts: Iterable[Path]) -> Iterator[Values]:
     """Yield the rows of texts that are each a file, named like its recording, in folders named like the speakers.
 
     Of a recording with two microphones the first is read.
     """
-    places = [folder / name for name in _sound_folders(folder)]
-    sounds: dict[Path, str] = {}  # by the folder inside of the place, and the stem
-    for place in reversed(places):
-        for where, _, names in walk(place):
-            below = Path(where).relative_to(place)
-            sounds |= {below / Path(name).stem: os.path.join(where, name) for name in names if _is_sound(name)}
-    for where, _, names in walk(folder / TEXTS):
-        inside = Path(where).relative_to(folder / TEXTS)
-        for name in sorted(names):
-            if not name.lower().endswith(".txt"):
-                continue
-            stem = Path(name).stem
-            found = [sounds.get(inside / f"{stem}{which}") for which in _MICROPHONES]
-            audio = next(filter(None, found), None) or os.path.join(places[0], inside, f"{stem}.wav")
-            file, words = Path(where, name), " ".join(read_text(Path(where, name)).text.split())
-            row = {"id": stem, "audio": os.path.relpath(audio, folder), "words": words}
-            yield {**row, "speaker": inside.name, "file": str(file.relative_to(folder)), "line": 1}
+    for file in texts:
+        inside = file.parent.relative_to(folder / TEXTS)
+        found = [sounds.get(inside / f"{file.stem}{which}") for which in _MICROPHONES]
+        there = next(filter(None, found), None)
+        audio = there or os.path.join(folder, _sound_folders(folder)[0], inside, f"{file.stem}.wav")
+        row = {
+            "id": file.stem,
+            "audio": os.path.relpath(audio, folder),
+            "words": " ".join(read_text(file).text.split()),
+        }
+        yield {**row, "speaker": inside.name, "file": str(file.relative_to(folder)), "line": 1}
 
 
 def _is_sound(name: str) -> bool:
@@ -237,7 +250,7 @@ def of_object(values: Mapping[str, Any], path: Path) -> list[Mapping[str, Any]]:
     if "recording_id" in values and "text" in values and "audio" not in values:
         id = values["recording_id"]
         if id not in (recordings := _recordings(path)):
-            problem = f"no recording {id!r} in {_beside(path).name}"
+            problem = f"no recording {id!r} in {beside(path).name}"
             return [{"id": values.get("id"), "problem": problem}]
         return [_supervision(values, recordings[id], 0.0)]
     if isinstance(values.get("audio_filepath"), list):
@@ -251,7 +264,8 @@ def _unfolded(values: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, value in values.items():
         if isinstance(value, Mapping) and isinstance(value.get("file"), str):
             times = {each: value[each] for each in ("start", "stop") if each in value}
-            return {**{key: other for key, other in values.items() if key != name}, "audio": value["file"], **times}
+            others = {key: other for key, other in values.items() if key != name}
+            return {**others, "audio": value["file"], **times, "of_speechbrain": True}
     return values
 
 
@@ -259,7 +273,7 @@ def with_end(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row with an end in place of a duration, where it names its start, or is of NeMo, where that is 0.
 
     Without a duration (None) such a row lasts to the end of its recording. A row with a stop stays as it is: its times
-    are SpeechBrain's, in samples.
+    may be SpeechBrain's, in samples.
 
     Raises
     ------
@@ -350,17 +364,18 @@ def _source(sources: Sequence[Mapping[str, Any]], channel: object) -> Values:
     return columns
 
 
-def _beside(path: Path) -> Path:
+def beside(path: Path) -> Path:
+    """Return the manifest of lhotse's recordings beside one of supervisions; another manifest as it is."""
     return path.with_name(path.name.replace("supervisions", "recordings"))
 
 
 @cache
 def _recordings(path: Path) -> dict[str, Any]:
     """Return the recordings of the manifest beside one of supervisions, by their ids."""
-    beside = _beside(path)
-    if beside == path or not beside.is_file():
-        raise InputError(f"{path}: the manifest of its recordings, {beside.name}, is not there", "put it there")
-    lines = read_unpacked(beside, "a manifest").split("\n")
+    manifest = beside(path)
+    if manifest == path or not manifest.is_file():
+        raise InputError(f"{path}: the manifest of its recordings, {manifest.name}, is not there", "put it there")
+    lines = read_unpacked(manifest, "a manifest").split("\n")
     return {each["id"]: each for each in map(json.loads, filter(str.strip, lines))}
 
 
@@ -378,19 +393,19 @@ def fairseq_rows(text: str, path: Path) -> list[Values] | None:
     root, *lines = text.rstrip("\n").split("\n")
     if "\t" in root or not lines or not all(_SAMPLES.fullmatch(line) for line in lines[:9]):
         return None
-    beside = next((file for ending in (".phn", ".wrd", ".ltr") if (file := path.with_suffix(ending)).is_file()), None)
-    if beside is None:
+    labelled = next((file for ending in (".phn", ".wrd", ".ltr") if (file := path.with_suffix(ending)).is_file()), None)
+    if labelled is None:
         what = f"{path}: a manifest of fairseq without a file of labels beside it"
         raise InputError(what, f"add {path.stem}.phn, .wrd or .ltr")
-    labels = read_text(beside, MOST_TABLE).text.rstrip("\n").split("\n")
+    labels = read_text(labelled, MOST_TABLE).text.rstrip("\n").split("\n")
     if len(labels) != len(lines):
-        what = f"{path}: {len(lines)} recordings, and {beside.name} has {len(labels)} lines"
+        what = f"{path}: {len(lines)} recordings, and {labelled.name} has {len(labels)} lines"
         raise InputError(what, "give each recording its line")
     rows = []
     for number, (line, said) in enumerate(zip(lines, labels, strict=True), start=2):
         name = line.partition("\t")[0]
-        words = said.replace(" ", "").replace("|", " ") if beside.suffix == ".ltr" else said
-        own = {"phones": words} if beside.suffix == ".phn" else {"words": words}
+        words = said.replace(" ", "").replace("|", " ") if labelled.suffix == ".ltr" else said
+        own = {"phones": words} if labelled.suffix == ".phn" else {"words": words}
         id = str(PurePath(name).with_suffix(""))
         rows.append({"line": number, "id": id, "audio": os.path.join(root.strip(), name), **own})
     return rows

@@ -27,10 +27,11 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.corpus_builder import note_of_xsampa
 from speechctc.corpora.label_tracks import are_phones, read_track, tracks_of
 from speechctc.corpora.manifests import corpora_in
+from speechctc.corpora.other_files import files_of, others_in
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table import SPLIT_WORDS, split_named, split_of_row
 from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_rows, spelling_of
-from speechctc.corpora.tier_choice import phone_tier
+from speechctc.corpora.tier_choice import PhoneTier, phone_tier
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
 from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
@@ -108,7 +109,10 @@ class Survey:
     hints : set of str
         Why there may be no labels, and a note says more: ``"mend"``, a table that seems to have them cannot be read;
         ``"spaces"``, a tier seems to, but for spaces in labels; ``"drafts"``, those of TextGrids or files of ELAN are
-        no person's; ``"transcripts"``, they are of another kind.
+        no person's; ``"elsewhere"``, TextGrids lie in other folders than their recordings; ``"transcripts"``, they are
+        of another kind.
+    met : set of Path
+        Files of labels that are read, or of which a note says that they are not.
     """
 
     folder: Path
@@ -125,6 +129,14 @@ class Survey:
     of_words: bool = False
     to_test: CorpusConfig | None = None
     hints: set[str] = field(default_factory=set)
+    met: set[Path] = field(default_factory=set)
+    _phone_tiers: dict[tuple[Path, ...], PhoneTier] = field(default_factory=dict)
+
+    def phone_tier(self, files: Sequence[Path]) -> PhoneTier:
+        """Return the tier of phones of files with tiers, which are read once."""
+        if (key := tuple(files)) not in self._phone_tiers:
+            self._phone_tiers[key] = phone_tier(files)
+        return self._phone_tiers[key]
 
     @cached_property
     def tracks(self) -> dict[Path, Path]:
@@ -145,7 +157,7 @@ class Survey:
         """Return the config for files with tiers; None if no tier is given and none looks like phones."""
         if "tier" in self.given or "words_tier" in self.given:
             return self.config_of(kind=kind, root=str(self.folder), uncorrected=False)
-        tier, note, segment, to_mend, words = phone_tier(files)
+        tier, note, segment, to_mend, words = self.phone_tier(files)
         self.hints |= {"spaces"} if to_mend else set()
         self.notes.append(note)
         if tier and segment != "labels":
@@ -159,7 +171,10 @@ class Survey:
         """What the recordings are if none of them can be trained on: ``what ...`` of notes.yaml."""
         if self.to_test:
             return "test"
-        return next((case for case in ("mend", "drafts", "spaces", "transcripts") if case in self.hints), "unlabelled")
+        return next(
+            (case for case in ("mend", "drafts", "spaces", "elsewhere", "transcripts") if case in self.hints),
+            "unlabelled",
+        )
 
 
 def survey(
@@ -207,11 +222,10 @@ def survey(
         if config and corpus:
             _add_labelled(result, *_divided(result, config, corpus))
             result.notes += _held_out(result, config)
+            result.notes += others_in(folder, result.met, [*result.notes, *map(str, corpus.rejected.values())])
             return result
     if not result.recordings:
-        first = next((f" ({note})" for note in result.notes if note.startswith("not used")), "")
-        fix = "name the folder that holds your recordings (WAV, FLAC, OGG, MP3, ...) and their TextGrids or tables"
-        raise InputError(f"{folder}: no recordings in this folder, and no table that names recordings{first}", fix)
+        raise _without_recordings(result)
     result.sound = audio_facts(result.recordings)
     result.unlabelled = len(result.sound.paths)
     if files := list(_transcripts(result)):
@@ -219,7 +233,20 @@ def survey(
         endings = Counter(path.suffix.lower() or path.name for path in files)
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
         result.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
+        result.met |= set(files)
+    result.notes += others_in(folder, result.met, result.notes)
     return result
+
+
+def _without_recordings(result: Survey) -> InputError:
+    """Return the error of a folder that has no recordings, with why its tables are not used."""
+    notes = sorted(
+        (note for note in result.notes if note.startswith("not used")), key=lambda note: "more table" in note
+    )
+    what = "no table that names recordings which are there" if notes else "no table that names recordings"
+    fix = "name the folder that holds your recordings (WAV, FLAC, OGG, MP3, ...) and their TextGrids or tables"
+    told = f" ({'; '.join(notes[:2])})" if notes else ""
+    return InputError(f"{result.folder}: no recordings in this folder, and {what}{told}", fix)
 
 
 def _take_over(result: Survey, earlier: Mapping[str, Any], source: str) -> None:
@@ -314,20 +341,20 @@ def _add_labelled(result: Survey, config: CorpusConfig, corpus: Corpus) -> None:
     else:
         endings = LABEL_TRACKS if config.kind == "labels" else (TEXTGRID, ".phn")
         result.refused = sum(siblings.find(path, endings) is not None for path in others.paths)
-    result.notes += _other_labels(result, config.kind, siblings)
+    result.notes += _other_labels(result, config.kind)
     result.config, result.corpus, result.sound = config, corpus, audio_facts(used)
     result.unlabelled = len(others.paths) - result.refused
     result.broken = others.unreadable
 
 
-def _other_labels(result: Survey, used: str, siblings: Siblings) -> Iterator[str]:
+def _other_labels(result: Survey, used: str) -> Iterator[str]:
     """Yield a note on files of labels of each kind that comes after the one that is used."""
-    grids = {grid for path in result.recordings if (grid := siblings.find(path, [TEXTGRID])) is not None}
     found = {"table": "", "textgrid": "", "elan": ""}
-    if grids:
+    if grids := {*_grids(result)}:
         found["textgrid"] = f"{plural(len(grids), 'TextGrid')} of recordings"
     if files := eaf_files(result.folder):
         found["elan"] = plural(len(files), "ELAN file")
+    result.met |= {*grids, *files}
     later = [*found][[*found].index(used) + 1 :] if used in found else []
     yield from (f"not used: {found[kind]}; read by corpus.kind={kind}" for kind in later if found[kind])
 
@@ -365,19 +392,25 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
                 result.hints |= {"mend"} if _has_labels(path, result.recordings) else set()
     if not rows:
         return None
+    result.met |= {file for path, own in rows.items() for file in files_of(path, own)}
     chosen = _splits(rows, result.folder)
     left = [str(path) for path in rows if path not in chosen.values()]
     if left:
         result.notes.append(f"not used: {plural(len(left), 'more table')} ({first_few(left, 3)})")
     if not {"language", "dictionary"} & set(result.given):
         result.of_words = not any(row.phones or "language" in dict(row.traits) for row in rows[chosen["train"]])
-    if result.of_words and phone_tier(_grids(result))[0]:
+    if result.of_words and result.phone_tier(_grids(result)).name:
         what = "words of no known language, and the TextGrids beside the recordings have phones"
         result.notes.append(f"not used: {first_few([str(path) for path in chosen.values()], 3)}: {what}")
         result.of_words = False
         return None
     if result.of_words and not result.recordings:
         result.recordings = [path for table in chosen.values() for path in _named(table, rows[table], result.folder)]
+        if not result.recordings:
+            tables_named = first_few([str(path) for path in chosen.values()], 3)
+            missing = next((row.audio for row in rows[chosen["train"]] if row.audio), "")
+            result.notes.append(note_text("no recordings", tables=tables_named, first=missing))
+            return None
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [result.config_of(**values, root=root) for root in (None, str(result.folder), ".")]
     return max(configs, key=_usable)
@@ -473,23 +506,38 @@ def _grids(result: Survey) -> list[Path]:
 def _as_textgrids(result: Survey) -> CorpusConfig | None:
     """Return the config for TextGrids beside recordings; None if there are none."""
     grids = _grids(result)
+    alone = [path for path in files_below(result.folder) if path.suffix.lower() == TEXTGRID]
+    result.met |= set(alone)
     if not grids:
-        alone = sum(path.suffix.lower() == TEXTGRID for path in files_below(result.folder))
-        if alone:
-            result.notes.append(f"not used: {plural(alone, 'TextGrid')} with no recording of that name in the folder")
+        result.notes += _why_alone(result, alone) if alone else []
         return None
     return result.tiers("textgrid", grids)
 
 
+def _why_alone(result: Survey, grids: Sequence[Path]) -> Iterator[str]:
+    """Yield a note on TextGrids of which none lies beside its recording."""
+    stems = {path.stem: path for path in result.recordings}
+    elsewhere = [grid for grid in grids if grid.stem in stems]
+    if elsewhere:
+        result.hints.add("elsewhere")
+        first = elsewhere[0]
+        yield note_text("elsewhere", count=len(elsewhere), all=len(grids), grid=first, recording=stems[first.stem])
+    else:
+        yield f"not used: {plural(len(grids), 'TextGrid')} with no recording of that name in the folder"
+
+
 def _as_elan(result: Survey) -> CorpusConfig | None:
     """Return the config for files of ELAN; None if there are none."""
-    return result.tiers("elan", files) if (files := eaf_files(result.folder)) else None
+    files = eaf_files(result.folder)
+    result.met |= set(files)
+    return result.tiers("elan", files) if files else None
 
 
 def _as_timit(result: Survey) -> CorpusConfig | None:
     """Return the config for a corpus in TIMIT's layout; None if there are no .PHN files."""
-    has_labels = any(path.suffix.lower() == ".phn" for path in files_below(result.folder))
-    return result.config_of(kind="timit", root=str(result.folder), phones="timit61") if has_labels else None
+    labels = {path for path in files_below(result.folder) if path.suffix.lower() == ".phn"}
+    result.met |= labels
+    return result.config_of(kind="timit", root=str(result.folder), phones="timit61") if labels else None
 
 
 def _as_labels(result: Survey) -> CorpusConfig | None:
@@ -511,6 +559,7 @@ def _as_labels(result: Survey) -> CorpusConfig | None:
     if not is_known and {"language", "dictionary"} & set(result.given):
         result.given["words_tier"] = "words"
         is_known = True
+    result.met |= set(tracks.values())
     if is_known:
         return result.config_of(kind="labels", root=str(result.folder), uncorrected=False)
     files = f"{plural(len(tracks), 'file')} of labels ({first_few([path.name for path in tracks.values()], 3)})"

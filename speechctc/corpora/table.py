@@ -15,7 +15,7 @@ import re
 import sys
 from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import CorpusBuilder
 from speechctc.corpora.manifests import PERTURBED
-from speechctc.corpora.table_rows import Row, read_table, spelling_of
+from speechctc.corpora.table_rows import Row, in_seconds, read_table, spelling_of
 from speechctc.corpora.tiers import MIN_EDGE, TAIL
 from speechctc.corpora.word_phones import MISSING, WordPhones
 
@@ -85,6 +85,7 @@ class _TableReader:
         self._tables, self._rows = config.tables, Counter[str]()
         self._divided: dict[Path, list[str]] = {}
         self._lines: dict[Path, dict[str, int]] = {}  # of each id in the tables so far
+        self._table = lru_cache(maxsize=1)(read_table)  # its text is in memory while its rows are read
         self._seconds = cache(lambda path, channel: sound_file.info(path, channel).seconds)
 
     def read(self, path: Path, split: str) -> None:
@@ -93,7 +94,7 @@ class _TableReader:
         Of a table that is named for several splits, those rows are added that are of this one.
         """
         base = self._root or (path if path.is_dir() else path.parent)
-        table, told = read_table(path), _Told(path)
+        table, told = self._table(path), _Told(path)
         own = f"{split}-" if path.stem == "metadata" else ""  # Hugging Face's audiofolder: each split has a 1.wav
         if split == "train" or not self.builder.utterances["train"]:
             self._learn(path, split)
@@ -103,7 +104,7 @@ class _TableReader:
         for row in self._own(path, table.rows, split):
             told.count(row)
             try:
-                row = checked(row, known)
+                row = checked(self._in_seconds(row, base), known)
                 utterances.append(self._utterance(row._replace(id=own + row.id), base, told))
                 lines[row.id] = row.line
             except InputError as error:
@@ -115,6 +116,7 @@ class _TableReader:
         builder.utterances[split] += utterances
         builder.rejected[split] += told.rejected
         self._rows[split] += told.rows
+        told.compare_labels(utterances)
         said = [*table.notes, *told.warnings(split, is_divided)]
         builder.warnings += [each for each in said if each not in builder.warnings]
         builder.warn_of(told.missing, f"{path}: rows left out, because their recordings do not exist")
@@ -133,7 +135,7 @@ class _TableReader:
         """Return the splits that a table is divided into; none if it is named for one, or its rows name one at most."""
         if path not in self._divided:
             named = [each for each in SPLITS if path in self._tables.of(each)]
-            found = {split_of_row(row) for row in read_table(path).rows} - {""} if len(named) > 1 else set()
+            found = {split_of_row(row) for row in self._table(path).rows} - {""} if len(named) > 1 else set()
             self._divided[path] = named if len(found) > 1 else []
         return self._divided[path]
 
@@ -150,7 +152,7 @@ class _TableReader:
 
     def _learn(self, path: Path, split: str) -> None:
         """Learn the words of a table's split from which the phone set is taken."""
-        rows = self._own(path, read_table(path).rows, split)
+        rows = self._own(path, self._table(path).rows, split)
         unread = (row for row in rows if row.phones is None and row.words)
         texts = ((self.words.language_of(*_language(row)), row.words) for row in unread)
         self.words.learn((language, text) for language, text in texts if self.words.can_read(language))
@@ -174,6 +176,15 @@ class _TableReader:
             phones = self.words.read(row.id, row.words, audio, seconds, language)
         labels, speaker = self.builder.labels(phones)[0], sys.intern(row.speaker)
         return Utterance(row.id, audio, tuple(labels), speaker, channel=row.channel, stretch=stretch, traits=row.traits)
+
+    def _in_seconds(self, row: Row, base: Path) -> Row:
+        """Return a row with times in seconds; one whose recording is not there without times, as it is refused."""
+        if not row.samples:
+            return row
+        spelling = spelling_of(base, row.audio)
+        if spelling is None:
+            return row._replace(start="", end="", samples=False)
+        return in_seconds(row, sound_file.info(base / spelling, row.channel))
 
     def _stretch(self, row: Row, audio: Path) -> tuple[float, float] | None:
         """Return from when to when a row lies in its recording, s; None: it is the whole."""
@@ -206,6 +217,7 @@ class _Told:
         self._changes: Counter[str] = Counter()
         self._splits: Counter[str] = Counter()
         self._longer: list[str] = []
+        self._others_of: list[str] = []
 
     def count(self, row: Row) -> None:
         """Count a row that is read."""
@@ -236,6 +248,17 @@ class _Told:
             return
         self._longer += [row.id] * is_longer
 
+    def compare_labels(self, utterances: Iterable[Utterance]) -> None:
+        """Note those that have other labels than an earlier one of the same piece: perhaps they are parts of it.
+
+        Two speakers may say something from the same instant to the same instant.
+        """
+        known: dict[tuple[object, ...], tuple[str, ...]] = {}
+        for each in utterances:
+            place = (each.audio, each.channel, each.stretch, each.speaker if each.stretch else "")
+            if known.setdefault(place, each.phones) != each.phones:
+                self._others_of.append(each.id)
+
     def nothing(self, split: str) -> InputError:
         """Return the error of a table of which no row can be used, or none of a split."""
         of, fix = f" of {split}" if split else "", "correct the table"
@@ -254,6 +277,9 @@ class _Told:
         if self._longer:
             names = first_few(self._longer, 5)
             yield note_text("shorter", path=self.path, count=len(self._longer), names=names)
+        if self._others_of:
+            names = first_few(self._others_of, 5)
+            yield note_text("contradicting", path=self.path, count=len(self._others_of), names=names)
         others = Counter({name: count for name, count in self._splits.items() if name not in ("", split)})
         if others and len(self._splits) > 1 and not is_divided:
             yield note_text("other splits", path=self.path, split=split, counts=counted(others))

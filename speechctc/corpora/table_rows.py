@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from speechctc.audio.annotations import MAX_OVERLAP
 from speechctc.audio.folders import ENDINGS as SOUNDS
@@ -26,6 +26,9 @@ from speechctc.core.errors import InputError, first_few, optional, with_extra
 from speechctc.core.text_files import MOST_TABLE, Text, most_unpacked, read_text, read_unpacked
 from speechctc.corpora.manifests import fairseq_rows, of_object, read_folder, with_end, without_header
 from speechctc.phones.inventory import CMU39, SILENCES, TIMIT39, TIMIT48, TIMIT61
+
+if TYPE_CHECKING:
+    from speechctc.audio.sound_file import AudioInfo
 
 REQUIRED = ("audio",)
 LABELS = ("phones", "words")  # at least one of them
@@ -48,7 +51,7 @@ USUAL = {
     "start": "start_time start_sec start_seconds begin begin_time xmin tmin".split(),
     "end": "end_time end_sec end_seconds stop_time xmax tmax".split(),
 }
-# Columns of times that may not be in seconds, and what is a time: SpeechBrain's start and stop count samples.
+# Columns of times that may not be in seconds, and what is a time.
 _OTHER_TIMES = re.compile(
     r"(start|begin|end|stop|onset)[\W_]*(((time|sec|ss|hh|milli|ms|sample|frame|pos).*)?|(?<=[\W_])s\W*)|frame_offset",
     re.IGNORECASE,
@@ -57,12 +60,16 @@ _TIME = re.compile(r"\d+([.,:]\d+)*")
 # Endings of the names of two columns that are the edges of a piece, whatever is before: ``segment_start``, ``from``.
 _EDGES = (("start", "end"), ("start", "stop"), ("begin", "end"), ("from", "to"), ("onset", "offset"), ("t0", "t1"))
 _NO_TIMES = re.compile(r"(char(acter)?|token|word|line|verse|page|chapter|index|idx|year|date|age)s?[\W_]*")
+_IN_SECONDS = "write the columns start and end, in seconds"
+AGREES = 0.01  # seconds between two lengths that rounding explains
 _SPANS = ("timestamp", "timestamps", "interval", "segment")  # columns that may have both times of a row
 _SPAN = re.compile(r"[\[(]\s*\d+(\.\d+)?\s*,\s*\d+(\.\d+)?\s*[\])]")
 # Columns with a trait of the speaker, by which scores are split.
 TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 _TRAITS = frozenset(TRAITS)
 _TEXTS = ("audio", *OPTIONAL)
+_NUMBERED, _NOT_FROM_ONE = ("channel", "track"), "is not a number from 1"
+_HEAD = 1 << 16  # characters of a table, among which the name of a column that it has stands
 _ONCE = (*REQUIRED, *LABELS, *OPTIONAL, *TIMES, *TRAITS, "split", "duration", "offset")  # columns that no other has
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
@@ -107,6 +114,10 @@ class Row(NamedTuple):
         Of a row without times, as it is written; empty where the field is empty or missing.
     file : str
         Of a folder's row, the file that it is in.
+    samples : bool
+        Its times are SpeechBrain's, in samples: `in_seconds` converts them.
+    of_speechbrain : bool
+        They surely are, by their form; else the recording tells.
     """
 
     line: int
@@ -124,6 +135,8 @@ class Row(NamedTuple):
     split: str = ""
     duration: str = ""
     file: str = ""
+    samples: bool = False
+    of_speechbrain: bool = False
 
     def times(self) -> tuple[float, float]:
         """Return `start` and `end` in seconds; an infinite end is that of the recording.
@@ -133,6 +146,7 @@ class Row(NamedTuple):
         InputError
             One is not a number of seconds, or there is no time between them.
         """
+        assert not self.samples, "in_seconds comes first"
         try:
             start, end = float(self.start), float(self.end)
         except ValueError:
@@ -145,10 +159,40 @@ class Row(NamedTuple):
         return start, end
 
 
-class Table(NamedTuple):
-    """The rows of a table, read one by one, and what the user should know about how it was read."""
+def in_seconds(row: Row, about: AudioInfo) -> Row:
+    """Return a row whose times in samples are in seconds of its recording; one with a problem if that is not sure.
 
-    rows: Iterator[Row]
+    It is sure where its duration is that of as many samples; of a row without one, where it has SpeechBrain's form, or
+    where the recording is too short for as many milliseconds.
+    """
+    if not row.samples:
+        return row
+    start, stop = int(row.start), int(row.end)
+    try:
+        is_sure = abs(float(row.duration) - (stop - start) / about.rate) <= AGREES
+    except ValueError:  # no duration
+        is_sure = row.of_speechbrain or stop / 1000 > about.seconds + AGREES
+    if is_sure and start < stop <= about.frames + AGREES * about.rate:
+        return row._replace(start=str(start / about.rate), end=str(stop / about.rate), duration="", samples=False)
+    read = f"{start} to {stop}" + (f", with the duration {row.duration}," if row.duration else "")
+    problem = f"start and stop are {read} which may be no samples of its {about.frames} at {about.rate} Hz"
+    return row._replace(problem=problem, fix=_IN_SECONDS)
+
+
+class Rows(Iterable[Row]):
+    """The rows of a table, read one by one, and anew each time that one goes through them."""
+
+    def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._read()
+
+
+class Table(NamedTuple):
+    """The rows of a table, and what the user should know about how it was read."""
+
+    rows: Rows
     notes: tuple[str, ...]
 
 
@@ -179,8 +223,8 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
         The file does not exist, is not text, is empty, or has not all required columns; by the iterator: a line is
         not a row.
     """
-    if path.is_dir() and read_folder(path) is not None:
-        return _as_phones(path, lambda: map(_folder_row, read_folder(path) or ()), (), labels)
+    if path.is_dir() and (read := read_folder(path)) is not None:
+        return _as_phones(path, lambda: map(_folder_row, read()), (), labels)
     ending = ending_of(path)
     if ending not in ENDINGS:
         fix = f"use one of {', '.join(ENDINGS)}; save a spreadsheet as .xlsx or CSV (UTF-8)"
@@ -205,7 +249,20 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     first = next(rows(), None)
     if first is None:
         raise InputError(f"{path}: no rows in the table", f"a row has {COLUMNS}")
-    return _as_phones(path, rows, notes, labels)
+    counted = any(name in text[:_HEAD].lower() for name in _NUMBERED)
+    return _as_phones(path, partial(_from_one, rows) if counted else rows, notes, labels)
+
+
+def _from_one(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:
+    """Yield rows, without the channels or tracks of a table in which one is 0: the others are counted from 0, too."""
+    for name in _NUMBERED:
+        zero = next((row.line for row in rows() if row.problem == f"{name} '0' {_NOT_FROM_ONE}"), None)
+        if zero is not None:
+            problem = f"a {name} that is counted from 0, as line {zero} has it"
+            for row in rows():
+                yield row if row.problem or row.channel is None else row._replace(problem=problem)
+            return
+    yield from rows()
 
 
 _LISTED = frozenset((*TIMIT61, *TIMIT48, *TIMIT39, *CMU39, *SILENCES))
@@ -219,9 +276,13 @@ def _as_phones(path: Path, rows: Callable[[], Iterator[Row]], notes: tuple[str, 
     Kaldi's and lhotse's TIMIT have such texts.
     """
     if not set(LABELS) <= set(labels) or not _are_phones(rows()):
-        return Table(rows(), notes)
+        return Table(Rows(rows), notes)
     note = f"{path}: all its words are phones of TIMIT or of the CMU dictionary, and are read as phones"
-    return Table((row._replace(phones=tuple(row.words.split()) or None, words="") for row in rows()), (*notes, note))
+
+    def as_phones() -> Iterator[Row]:
+        return (row._replace(phones=tuple(row.words.split()) or None, words="") for row in rows())
+
+    return Table(Rows(as_phones), (*notes, note))
 
 
 def _are_phones(rows: Iterator[Row]) -> bool:
@@ -549,7 +610,7 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         id = PurePath(audio.replace("\\", "/")).stem
     for name, number in (("channel", channel), ("track", track)):
         if number and not (number.isdecimal() and len(number) < 10 and int(number) > 0):
-            return Row(line, id, problem=f"{name} {number[:40]!r} is not a number from 1")
+            return Row(line, id, problem=f"{name} {number[:40]!r} {_NOT_FROM_ONE}")
     words = values.get("words")
     words = " ".join(map(str, words)) if isinstance(words, list) else _text(words)
     named = () if _TRAITS.isdisjoint(values) else TRAITS  # most tables have none
@@ -569,10 +630,19 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         split=split,
         duration=duration,
     )
-    others = () if start and end else _other_times(tuple(values))
+    return _with_other_times(row, values)
+
+
+def _with_other_times(row: Row, values: Mapping[str, Any]) -> Row:
+    """Return a row with times in samples, if it has SpeechBrain's; with a problem, if others are not read."""
+    start, stop = row.start, _text(values.get("stop"))
+    if not row.end and start.isdecimal() and stop.isdecimal() and max(len(start), len(stop)) < 16:
+        told, surely = _text(values.get("duration")), bool(values.get("of_speechbrain"))
+        return row._replace(end=stop, duration=told, samples=True, of_speechbrain=surely)
+    others = () if start and row.end else _other_times(tuple(values))
     if unread := [name for name in others if (_SPAN if name in _SPANS else _TIME).fullmatch(_text(values[name]))]:
         problem = f"times that are not read: {', '.join(unread)}"
-        return row._replace(problem=problem, fix="write the columns start and end, in seconds")
+        return row._replace(problem=problem, fix=_IN_SECONDS)
     return row
 
 

@@ -22,7 +22,7 @@ from speechctc.core.progress import Reporter
 from speechctc.core.text_files import read_text
 from speechctc.corpora.manifests import PERTURBED, read_folder
 from speechctc.corpora.table_rows import ENDINGS as ENDINGS_OF_TABLES
-from speechctc.corpora.table_rows import Row, read_table, spelling_of
+from speechctc.corpora.table_rows import Row, in_seconds, read_table, spelling_of
 from speechctc.corpora.table_rows import is_table as looks_like_table
 from speechctc.corpora.transcripts import (
     TEXTS,
@@ -114,7 +114,7 @@ def _entries(table: Path, choice: TranscriptOptions) -> dict[Row, TranscriptOrEr
     """Return the rows of a table, those of the phrases of one recording as one, each with its transcript or error."""
     found, notes = read_table(table)
     labels, base, note = choice.labels, _base(table), "; ".join(notes)
-    rows = [row._replace(audio=_audio(base, row)) for row in found]
+    rows = [_in_seconds(base, row._replace(audio=_audio(base, row))) for row in found]
     copies = [row for row in rows if row.problem.startswith(PERTURBED)]
     if 0 < len(copies) < len(rows):
         rows = [row for row in rows if row not in copies]
@@ -135,6 +135,14 @@ def _entries(table: Path, choice: TranscriptOptions) -> dict[Row, TranscriptOrEr
         limits = () if choice.limits is False else phrases
         entries[row] = Transcript(read, table, note, limits, dict(row.traits).get("language", ""))
     return dict(sorted(entries.items(), key=lambda entry: entry[0].line))
+
+
+def _in_seconds(base: Path, row: Row) -> Row:
+    """Return a row with times in seconds; one of which that cannot be told with a problem."""
+    about = attempt(sound_file.info, base / row.audio) if row.samples else None
+    if isinstance(about, InputError):
+        return row._replace(problem=about.what, fix=about.fix)
+    return in_seconds(row, about) if about else row
 
 
 def _recordings(table: Path, rows: Sequence[Row]) -> list[Recording]:

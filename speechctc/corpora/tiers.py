@@ -360,7 +360,7 @@ class TierReader:
             try:
                 if words is not None:
                     text = " ".join(each.label for each in mine).split()
-                    read = words.read(id, " ".join(text), labelled.audio, piece.end - piece.start, language)
+                    read = words.read(id, " ".join(text), labelled.audio, piece.end - piece.start, language, True)
                     phones, times = self.builder.labels(read)[0], None
                 else:
                     phones, times = self._phones(labelled, tier, mine, piece)

@@ -166,10 +166,12 @@ class WordPhones:
                 if isinstance(self._language, str):
                     raise
 
-    def read(self, id: str, text: str, audio: Path, seconds: float | None, language: str) -> tuple[str, ...]:
+    def read(
+        self, id: str, text: str, audio: Path, seconds: float | None, language: str, is_spoken: bool = False
+    ) -> tuple[str, ...]:
         """Return the phones of an utterance, by the first pronunciation of each word.
 
-        Its duration is that of the recording, unless it is given in `seconds`.
+        Its duration is that of the recording, unless it is given in `seconds`. `is_spoken`: `spoken` gave the text.
 
         Raises
         ------
@@ -183,7 +185,7 @@ class WordPhones:
             raise
         if (seconds := _seconds(audio, seconds)) is not None:
             check_length(text, seconds)
-        text = self.spoken(text)
+        text = text if is_spoken else self.spoken(text)
         if reader.pronouncer.is_foreign(text):
             self._foreign[language] += 1
             what = f"its words are in a script that {reader.pronouncer.language} does not write"

@@ -32,7 +32,7 @@ ALIGNED = ("word", "file_log_probability")  # columns after those of alignments
 # Columns after those where phones were scored; they take the place of the score of an alignment.
 SCORED = tuple(
     "word score probability said_instead said_instead_probability word_score file_score speaker variant".split()
-    + ["not_told_from"]
+    + ["not_told_from", "contrast", "contrast_probability"]
 )
 SHEET_ROWS = 1_048_576  # most rows of a sheet in Excel
 
@@ -199,13 +199,16 @@ class Text(Writer):
             width = 10 if any(segment.goodness for segment in result.segments) else 4
             if width > 4:
                 yield f"{cast('Recognition', result).about}\n"
-                yield f"{'start':>9} {'end':>9}  phone  confidence  score  {'said instead':<14}  word\n"
+                contrast = f"{'contrast':<12}  " if any(segment.contrast for segment in result.segments) else ""
+                yield f"{'start':>9} {'end':>9}  phone  confidence  score  {'said instead':<14}  {contrast}word\n"
             for segment in result.segments:
                 scored, times = segment.goodness, f"{segment.start:9.3f} {segment.end:9.3f}"
                 line = f"{times}  {one_field(segment.phone):<6} {segment.confidence:{width}.2f}"
                 if scored:
                     word = cast("Recognition", result).word_of(segment)
-                    line += f"  {scored.score:5.2f}  {scored.instead:<14}  {_word_text(word)}".rstrip()
+                    of_two = "{} {:.2f}".format(*segment.contrast) if segment.contrast else ""
+                    line += f"  {scored.score:5.2f}  {scored.instead:<14}  "
+                    line = f"{line}{f'{of_two:<12}  ' if contrast else ''}{_word_text(word)}".rstrip()
                 yield line + "\n"
             return
         before = start = one_field(name.shown) + "\t" if layout.named else ""
@@ -249,7 +252,7 @@ def _score_columns(name: RecordingName, result: Recognition, segment: Segment, s
     score: tuple[str | float, ...] = (found.score, found.probability) if found else ("", "")
     means = ("" if each is None or not found else each for each in (word and word.score, result.score))
     not_told = " ".join(found.not_told) if found else ""
-    return text, *score, instead, probability, *means, name.speaker, variant, not_told
+    return text, *score, instead, probability, *means, name.speaker, variant, not_told, *(segment.contrast or ("", ""))
 
 
 FORMULA = re.compile("'*[=+@\\t\\r-]")  # with apostrophes: without the first of them, each text is as it was

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.ctc.alternatives import Alternatives, alternatives
+from speechctc.inference.contrasts import Contrast
 from speechctc.inference.placement import Posteriors
 from speechctc.inference.ratings import Ratings
 from speechctc.inference.segmenter import OMITTED, PhoneScore, Segment
@@ -140,6 +141,8 @@ class Goodness:
         Of the speech to score; ``""``: not known.
     ratings : Ratings, optional
         What predicts raters' scores.
+    contrasts : tuple of Contrast
+        Pairs of phones that are compared with each other alone, too.
     """
 
     phones: tuple[str, ...]
@@ -147,6 +150,7 @@ class Goodness:
     usual: Usual | None = None
     language: str = ""
     ratings: Ratings | None = None
+    contrasts: tuple[Contrast, ...] = ()
 
     @classmethod
     def untaught(cls, phones: Sequence[str]) -> Goodness:
@@ -328,9 +332,15 @@ class Goodness:
             best = [int(k) for k in np.argsort(-row)[:SAID] if row[k] >= TELLING]
             said = tuple((self._text(label, k), float(row[k])) for k in best)
             odds = tuple((self._text(label, k), value) for k, value in enumerate(ratios) if k != label)
-            one = PhoneScore(score, own, said, odds)
+            one = PhoneScore(score, own, said, odds, contrasts=tuple(self._contrasted(label, ratios)))
             found.append(one._replace(rating=self.ratings.rate(self.phones[label - 1], one) if self.ratings else None))
         return found
+
+    def _contrasted(self, label: int, ratios: Sequence[float]) -> Iterator[tuple[str, float]]:
+        """Yield each phone that one is contrasted with, and how probable this one is of the two, both alike before."""
+        own = self.phones[label - 1]
+        for other in (pair.other if pair.one == own else pair.one for pair in self.contrasts if own in pair):
+            yield other, float(1 / (1 + np.exp(ratios[self.phones.index(other) + 1])))
 
     def _text(self, label: int, column: int) -> str:
         """Return what is said in an alternative."""

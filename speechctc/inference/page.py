@@ -80,4 +80,5 @@ def _cell(segment: Segment) -> Cell:
         kind = "poor" if found.score < POOR else "weak" if found.score < WEAK else "plain"
         about += f", score {found.score:.2f}" + (f"; said instead: {found.instead}" if found.instead else "")
         about += f"; not told from {' '.join(found.not_told)}" if found.not_told else ""
+        about += "; of {} {:.2f}".format(*segment.contrast) if segment.contrast else ""
     return Cell(segment.start, segment.end, segment.phone, kind, about)

@@ -256,6 +256,8 @@ class Recognition:
         if any(s.goodness for s in segments):
             tiers["score"] = tier(f"{s.goodness.score:.2f}" if s.goodness else "" for s in segments)
             tiers["said instead"] = tier(s.goodness.instead if s.goodness else "" for s in segments)
+        if any(s.contrast for s in segments):
+            tiers["contrast"] = tier("{} {:.2f}".format(*s.contrast) if s.contrast else "" for s in segments)
         if self.misfits:
             texts = [(m.start, m.end, f"{m.kind}: {m.text}" if m.text else m.kind) for m in self.misfits]
             tiers["misfits"] = _tier(texts, self.seconds)

@@ -225,6 +225,8 @@ class PhoneScore(NamedTuple):
         As raters would score it, where the model learned that.
     not_told : tuple of str
         Phones of the language that the model hears as this one: the score is the same where one of them was said.
+    contrasts : tuple of (str, float)
+        Of each phone that it was compared with alone, the probability that this one was said and not that.
     """
 
     score: float
@@ -233,6 +235,7 @@ class PhoneScore(NamedTuple):
     log_odds: tuple[tuple[str, float], ...] = ()
     rating: float | None = None
     not_told: tuple[str, ...] = ()
+    contrasts: tuple[tuple[str, float], ...] = ()
 
     @property
     def instead(self) -> str:
@@ -269,6 +272,12 @@ class Segment(NamedTuple):
     start_interval: Span | None = None
     end_interval: Span | None = None
 
+    @property
+    def contrast(self) -> tuple[str, float] | None:
+        """Of the contrasts of the phone the one that it does worst in, such as ``th/s``, and its probability there."""
+        found = min(self.goodness.contrasts, key=lambda each: each[1], default=None) if self.goodness else None
+        return found and (f"{self.phone}/{found[0]}", found[1])
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON output, times rounded to 0.1 ms."""
         numbers = {"start": self.start, "end": self.end, "confidence": self.confidence}
@@ -279,11 +288,12 @@ class Segment(NamedTuple):
         if self.alternatives:
             values["alternatives"] = [{"phone": phone, "posterior": round(p, 4)} for phone, p in self.alternatives]
         if self.goodness:
-            score, probability, instead, log_odds, rating, not_told = self.goodness
+            score, probability, instead, log_odds, rating, not_told, contrasts = self.goodness
             values |= {"score": round(score, 4), "probability": round(probability, 4)}
             values["said_instead"] = [{"phones": phones, "probability": round(p, 4)} for phones, p in instead]
             values |= {} if rating is None else {"rating": round(rating, 3)}
             values |= {"not_told_from": list(not_told)} if not_told else {}
+            values |= {"contrasts": {other: round(p, 4) for other, p in contrasts}} if contrasts else {}
             values |= {"log_odds": {name: round(value, 2) for name, value in log_odds}} if log_odds else {}
         return values
 
@@ -303,7 +313,8 @@ class Segment(NamedTuple):
         instead = tuple((" ".join(symbols.get(each, each) for each in text.split()), p) for text, p in heard)
         log_odds = tuple((symbols.get(name, name), value) for name, value in self.goodness.log_odds)
         not_told = tuple(symbols.get(each, each) for each in self.goodness.not_told)
-        own = self.goodness._replace(said_instead=instead, log_odds=log_odds, not_told=not_told)
+        contrasts = tuple((symbols.get(other, other), p) for other, p in self.goodness.contrasts)
+        own = self.goodness._replace(said_instead=instead, log_odds=log_odds, not_told=not_told, contrasts=contrasts)
         return found._replace(goodness=own)
 
 

@@ -18,6 +18,7 @@ from rapidfuzz.distance import Levenshtein
 
 from speechctc.core.errors import InputError, first_few, with_extra
 from speechctc.core.text_files import read_text
+from speechctc.phones.amounts import spoken_forms
 from speechctc.phones.articulation import Match, ipa, is_arpabet, match_phones
 from speechctc.phones.espeak import Reader, in_own_script, is_installed, readable
 from speechctc.phones.inventory import CMU39, TABLES, Inventory, Pronunciations, Word, nfc, pairs
@@ -465,9 +466,9 @@ class Pronouncer:
         if len(parts) > 1:
             for part in parts:
                 yield from self._look_up(part, words, shouted)
-        elif reading := self._read_alone(self._lower(token) if shouted else token):
+        elif readings := self._forms(self._lower(token) if shouted else token):
             self._counts["spoken"] += 1
-            yield Word(name, (reading,))
+            yield Word(name, readings)
         elif _is_word(token):
             yield Word(name, ())
 
@@ -479,6 +480,11 @@ class Pronouncer:
             self.native.update(symbols)
             self._ipa[name] = Word(name, tuple(filter(None, [self._spoken.map(symbols)])))
         return self._ipa.get(name)
+
+    def _forms(self, token: str) -> Pronunciations:
+        """Return how eSpeak NG reads a token by itself, in all the ways in which it may be said."""
+        readings = map(self._read_alone, spoken_forms(token, self.language))
+        return tuple(dict.fromkeys(reading for reading in readings if reading))
 
     def _read_alone(self, token: str) -> tuple[str, ...] | None:
         """Return how eSpeak NG reads a token by itself; None where it cannot."""
@@ -507,12 +513,16 @@ class Pronouncer:
             while readings[k] and end < len(tokens) and not readings[end] and self._read_alone(tokens[end]):
                 end += 1
             group = tokens[k:end]
-            alone = [self._read_alone(token) for token in group]
-            parts = [readings[k]] if end == k + 1 else divide(readings[k] or (), [each or () for each in alone])
-            for name, part, single in zip(names[k:end], parts, alone, strict=True):
+            alone = [self._forms(token) for token in group]
+            parts = (
+                [readings[k]]
+                if end == k + 1
+                else divide(readings[k] or (), [each[0] if each else () for each in alone])
+            )
+            for name, part, forms in zip(names[k:end], parts, alone, strict=True):
                 bare = _bare(name)
                 other = self._read_alone(bare if shouted else self._lower(bare)) if _is_capital(bare) else None
-                variants = tuple(dict.fromkeys(reading for reading in (part, single, other) if reading))
+                variants = tuple(dict.fromkeys(reading for reading in (part, *forms, other) if reading))
                 if bare and (variants or _is_word(name)):
                     words.append(Word(bare, variants))
             k = end
@@ -522,7 +532,7 @@ class Pronouncer:
         """Return the phones that eSpeak NG speaks at each token of a text, in the phone set."""
         if self._reader is None:
             return [None] * len(tokens)
-        spoken, starts = [readable(token) for token in tokens], [0]
+        spoken, starts = [readable(spoken_forms(token, self.language)[0]) for token in tokens], [0]
         for token in spoken[:-1]:
             starts.append(starts[-1] + len(token) + 1)
         phones: list[list[str]] = [[] for _ in tokens]

@@ -18,6 +18,7 @@ from speechctc.core.parallel import attempt, check_time, each_within, map_in_thr
 from speechctc.core.progress import Reporter
 from speechctc.corpora.transcripts import Labels, Task, Transcript, TranscriptOrError
 from speechctc.inference.alignment import AlignOptions
+from speechctc.inference.contrasts import Tally
 from speechctc.inference.manifest import digest_of
 from speechctc.inference.output import (
     OutputOptions,
@@ -106,17 +107,17 @@ def align(
     tasks, left_out = reader.prepare(tasks, options.scored)  # all: they tell how each is read
     reporter.note(*left_out)
     misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed
-    doubts = list[str]()
+    doubts, tally = list[str](), Tally()
     tasks = [task for task in tasks if task.recording in left]
     jobs = map(reader.read, tasks)  # eSpeak NG reads one text at a time: not in the threads
     recordings = [task.recording for task in tasks]
     with each_within(work.time_limit), _results(recogniser, jobs, options, work, reporter) as results:
-        writer = ResultWriter(recordings, _watched(recordings, results, misfits, doubts, failed), options)
+        writer = ResultWriter(recordings, _watched(recordings, results, misfits, doubts, failed, tally), options)
         status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     about = about_scores(recogniser, reader.languages) if options.scored and status < 2 else ""
     about += _merged_text(reader.merged) if about else ""
     reporter.note(*reader.notes(), *filter(None, [about, *counted_alike(misfits)]))
-    reporter.note(*_doubts(doubts, len(recordings)))
+    reporter.note(*_doubts(doubts, len(recordings)), *tally.lines(recogniser.goodness.contrasts))
     return status or (MISFITS if misfits else 0)
 
 
@@ -210,8 +211,9 @@ def _watched(
     misfits: list[tuple[Path, str]],
     doubts: list[str],
     failed: list[tuple[Recording, str]],
+    tally: Tally,
 ) -> Iterator[Recognition | InputError]:
-    """Yield the results of recordings; add to the lists what does not fit, what may not, and what failed."""
+    """Yield the results of recordings; add to the lists what does not fit, what may not, what failed, and contrasts."""
     for recording, result in zip(recordings, results, strict=True):
         if isinstance(result, InputError):
             failed.append((recording, str(result)))
@@ -220,6 +222,7 @@ def _watched(
             said = f"{result.file}: {misfits_text(result.misfits)}{beside}" if result.misfits else ""
             doubts += [f"{result.file}: {result.doubt}"] if result.doubt else []
             misfits += [(recording.path, text) for text in (said, result.note) if text]
+            tally.add(result.segments)
         yield result
 
 

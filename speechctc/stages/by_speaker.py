@@ -24,6 +24,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_extra
 from speechctc.core.files import MOST_RESULTS, read_json
 from speechctc.corpora.transcripts import Task
+from speechctc.inference.contrasts import MISTAKEN
 from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet, new_workbook
 from speechctc.inference.goodness import LOW
 from speechctc.inference.output import OutputOptions
@@ -82,7 +83,7 @@ Values = NDArray[np.float64]
 class Said(NamedTuple):
     """A phone that was scored, and the word around it, or its own place where there are no words.
 
-    `place` is the same for the same phone of the same word of the same text.
+    `place` is the same for the same phone of the same word of the same text. `contrasts` are those of `PhoneScore`.
     """
 
     speaker: str
@@ -96,6 +97,7 @@ class Said(NamedTuple):
     end: float
     place: str = ""
     not_told: str = ""
+    contrasts: tuple[tuple[str, float], ...] = ()
 
 
 class Change(NamedTuple):
@@ -137,6 +139,15 @@ class Finding(NamedTuple):
     def text(self) -> str:
         """The word, and its sounds with their scores."""
         return f"{self.said[0].word}: " + ", ".join(f"{each.phone} {each.score:.2f}" for each in self.said)
+
+
+class Contrasted(NamedTuple):
+    """A sound, another that it was compared with, how often it was more probably that, and of how many times."""
+
+    phone: str
+    other: str
+    mistaken: int
+    times: int
 
 
 class Sound(NamedTuple):
@@ -199,6 +210,16 @@ class Speaker(NamedTuple):
     def recordings(self) -> int:
         """How many recordings count."""
         return len({each.file for each in self.whole.said})
+
+    @property
+    def contrasts(self) -> list[Contrasted]:
+        """How often each sound was said as another that it was compared with, the most often mistaken first."""
+        found = defaultdict[tuple[str, str], list[bool]](list)
+        for each in self.whole.said:
+            for other, probability in each.contrasts:
+                found[each.phone, other].append(probability < MISTAKEN)
+        pairs = (Contrasted(*pair, sum(taken), len(taken)) for pair, taken in found.items())
+        return sorted(pairs, key=lambda each: (-each.mistaken / each.times, each))
 
     @property
     def words(self) -> list[Finding]:
@@ -286,6 +307,7 @@ def _said(result: dict[str, Any]) -> Iterator[Said]:
             result["speaker"], result["file"], sound, phone, segment["score"],
             NOTHING if instead == OMITTED else instead, word, found["start"], found["end"],
             f"{text} {number} {phone} {counts[number, phone]}", " ".join(segment.get("not_told_from", ())),
+            tuple(segment.get("contrasts", {}).items()),
         )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.audio.label_files import is_label_file, read_label_file, recordings_in
+from speechctc.audio.label_files import _rows_by_recording, is_label_file, read_label_file, recordings_in
 from speechctc.audio.sound_file import AudioInfo
 from speechctc.core.errors import InputError
 
@@ -174,9 +174,11 @@ def test_what_is_refused_is_called_by_its_name(here: Path, name: str, text: str,
 
 
 def test_the_labels_of_one_recording_among_many(here: Path) -> None:
+    misses = _rows_by_recording.cache_info().misses
     text = "one 1 0 1 a\nx/two 1 0 1 b\nmy_talk 1 0 1 c\nthree.wav 1 0 1 d\n"
     for recording, label in (("one.wav", "a"), ("two.flac", "b"), ("my talk.wav", "c"), ("three.wav", "d")):
         assert read("many.ctm", text, recording) == [(0.0, 1.0, label)]
+    assert _rows_by_recording.cache_info().misses == misses + 1  # it is divided once, not for each recording
     assert recordings_in(Path("many.ctm")) == ["one", "x/two", "my_talk", "three.wav"]
     assert read("single.ctm", "whatever 1 0 1 a\n") == [(0.0, 1.0, "a")]  # one alone is the recording's
 

@@ -172,6 +172,36 @@ def test_every_format_has_the_scores(speechctc: Command, here: Path) -> None:
     assert again.status == 2 and (here / "out/a.json").read_text() == "mine"
 
 
+def test_a_pair_of_sounds_is_compared_in_every_output(speechctc: Command, here: Path) -> None:
+    (here / "x").mkdir()
+    write_words("x/a.wav", ["scale", "drop"])
+    (here / "x/a.txt").write_text("scale drop")
+    (here / "d.dict").write_text("SCALE low top high\nDROP top low\n")  # a mid was said in scale
+    given = ("score-phones", "x", "--words", "x", "--dictionary", "d.dict", "--contrasts")
+    done = speechctc(*given, "top/mid", "--format", "json,csv,text,html,textgrid", "--out", "out/")
+    assert done.status == 0 and "contrasts: top as mid 1 of 2" in done.err, done.err
+    segments = json.loads((here / "out/a.json").read_text())["segments"]
+    of_two = [each.get("contrasts", {}) for each in segments]
+    assert [[*each] for each in of_two] == [[], ["mid"], [], ["mid"], []]
+    assert of_two[1]["mid"] < 0.01 and of_two[3]["mid"] > 0.99
+    odds = [segments[k]["log_odds"]["mid"] for k in (1, 3)]
+    assert [of_two[k]["mid"] for k in (1, 3)] == pytest.approx([1 / (1 + np.exp(each)) for each in odds], abs=1e-3)
+    rows = list(csv.DictReader(io.StringIO((here / "out/a.csv").read_text())))
+    assert [row["contrast"] for row in rows] == ["", "top/mid", "", "top/mid", ""]
+    assert float(rows[1]["contrast_probability"]) == pytest.approx(of_two[1]["mid"], abs=1e-4)
+    assert [each.label[:8] for each in read_textgrid(here / "out/a.TextGrid", "contrast")][1] == "top/mid "
+    page, text = (re.sub("<.*?>", " ", (here / f"out/a.{end}").read_text()) for end in ("html", "txt"))
+    assert " contrast " in page and f" top/mid {of_two[1]['mid']:.2f} " in page
+    assert "said instead    contrast      word" in text and f"  top/mid {of_two[1]['mid']:.2f}  scale" in text
+    shutil.copytree(here / "x", here / "y/x")
+    by_speaker = (given[0], "y", given[2], "y", *given[4:])
+    assert speechctc(*by_speaker, "top/mid", "--by-speaker", "pages").status == 0
+    cells = re.findall(r"<tr><th scope=.row. class=.phone.>top</th>.*?</tr>", (here / "pages/x.html").read_text())
+    assert len(cells) == 1 and cells[0].endswith("<td>1 of 2</td></tr>")
+    assert "no sound buzz" in one_line_error(speechctc(*given, "top/buzz"))
+    assert "lists are of sounds of English" in one_line_error(speechctc(*given, "es"))
+
+
 @pytest.mark.parametrize("audio", ["1.wav", "/gone/{}/1.wav", "1.wav, no speaker"])
 def test_a_table_finds_recordings_by_speaker_or_says_in_a_line(speechctc: Command, here: Path, audio: str) -> None:
     rows = []

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 import soundfile
 
+from speechctc.audio.sound_file import AudioInfo
 from speechctc.config.load import load_config
+from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.corpora.table_rows import Row, read_rows
+from speechctc.corpora.table_rows import Row, in_seconds, read_rows
+from speechctc.corpora.tasks import in_table
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions
 from tests.command import Command
 from tests.corpora.forms import FORMS, Said, lhotse
 from tests.tones import PHONES, RATE, speak
@@ -182,7 +186,7 @@ def test_other_names_of_times_are_read(here: Path, names: str) -> None:
 
 
 OTHER_TIMES = [
-    *("start_ms,end_ms", "start,stop,duration", "start_sample,end_sample", "onset,length", "frame_offset,num_frames"),
+    *("start_ms,end_ms", "stop,duration", "start_sample,end_sample", "onset,length", "frame_offset,num_frames"),
     *("Begin Time - msec,End Time - msec", "Start Time,End Time", "start (ms),end (ms)", "startTime,endTime"),
     *("from,to", "onset,offset", "segment_start,segment_end", "Clip Start,Clip Stop", "t0,t1", "utt.begin,utt.end"),
     *("offset,onset,duration", "end,from,to", "segment-onset,segment-offset"),
@@ -195,6 +199,40 @@ def test_a_row_with_times_that_are_not_seconds_is_left_out_by_name(here: Path, n
     Path("table.csv").write_text(f"id,audio,{names},phones\nu,a.wav,{values},s a\n")
     (row,) = read_rows(here / "table.csv")
     assert "times that are not read" in row.problem and "seconds" in row.fix
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "duration", "expected"),
+    [
+        (4000, 10000, "0.75", (0.5, 1.25)),
+        (4000, 10000, "", (0.5, 1.25)),
+        (0, 800, "0.1", (0.0, 0.1)),
+        (0, 800, "", None),
+        (0, 800, "0.8", None),
+        (4000, 20000, "", None),
+        (1, 2, "1.0", None),
+        (10000, 4000, "", None),
+    ],
+)
+def test_times_in_samples_are_converted_where_the_recording_makes_that_sure(
+    here: Path, start: int, stop: int, duration: str, expected: tuple[float, float] | None
+) -> None:
+    """Of a recording of 2 s at 8 kHz; 800 may be milliseconds, 20000 is after its end."""
+    soundfile.write("a.wav", np.zeros(16000), 8000)
+    Path("t.csv").write_text(f"ID,wav,start,stop,duration,phn\nu,a.wav,{start},{stop},{duration},s a\n")
+    config = CorpusConfig(kind="table", tables={"train": Path("t.csv")})
+    aligned = in_table(Path("t.csv"), None, TranscriptOptions())[0].transcript if expected else None
+    if expected is None:
+        with pytest.raises(
+            InputError, match="may be no samples of its 16000 at 8000 Hz; write the columns start and end"
+        ):
+            read_corpus(config)
+        with pytest.raises(InputError, match="may be no samples"):
+            in_table(Path("t.csv"), None, TranscriptOptions())
+    else:
+        (utterance,) = read_corpus(config).splits["train"]
+        assert utterance.stretch == expected and isinstance(aligned, Transcript)
+        assert aligned.phrases[0][:2] == expected
 
 
 @pytest.mark.parametrize(("timestamp", "named"), [([0.5, 1], True), (1700000000, False), ([[0, 1], [1, 2]], False)])
@@ -218,5 +256,6 @@ def test_a_recording_and_its_times_in_an_object_are_unfolded(here: Path) -> None
     )
     first, second = read_rows(here / "train.json")
     assert (first.id, first.audio, first.phones) == ("u", "a.wav", ("s", "a"))
-    assert "times that are not read: stop" in first.problem
+    assert (first.start, first.end, first.samples) == ("16000", "32000", True)
+    assert in_seconds(first, AudioInfo(40000, 16000, 1)).times() == (1.0, 2.0)
     assert (second.audio, second.start, second.problem) == ("b.wav", "", "")

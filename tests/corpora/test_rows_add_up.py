@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import soundfile
 
+from speechctc.audio.folders import walk
 from speechctc.audio.tracks import Channel
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
+from speechctc.corpora import manifests
 from speechctc.corpora.corpus import Corpus
 from speechctc.corpora.registry import read_corpus
 
@@ -255,6 +257,20 @@ def test_lines_and_recordings_of_librispeech_are_used_or_named() -> None:
     corpus = read("dev")
     assert list(used(corpus)) == ["1-2-0000"]
     assert "no such recording" in left(corpus)["1-2-0002"] and "no line of it" in left(corpus)["1-2-0001"]
+
+
+def test_the_files_of_a_folder_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("dev/1/2").mkdir(parents=True)
+    Path("a.wav").rename("dev/1/2/1-2-0000.wav")
+    Path("dev/1/2/1-2.trans.txt").write_text("1-2-0000 LO\n")
+    walked = list[Path]()
+
+    def counted(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        walked.append(folder)
+        return walk(folder)
+
+    monkeypatch.setattr(manifests, "walk", counted)
+    assert list(used(read("dev"))) == ["1-2-0000"] and walked == [Path("dev")]
 
 
 def test_texts_of_vctk_are_used_or_named() -> None:
@@ -543,3 +559,25 @@ def test_a_plain_en_is_american_as_english_is_and_it_is_said() -> None:
     assert any("the language 'en' of the corpus names no accent and is read as en-us" in each for each in corpus.notes)
     chosen = read_corpus(load_config("demo", [*settings, "corpus.language={en: en-gb}"]).corpus, "test")
     assert chosen.splits["test"][0].phones == british
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+def test_where_a_channel_is_0_the_others_are_not_read_as_counted_from_1(form: str) -> None:
+    rows = [("zero", 0), ("one", 1), ("none", "")]
+    lines = [f"{id}\ttwo.wav\t{channel}\tlo hi\n" for id, channel in rows]
+    objects = [json.dumps({"id": id, "audio": "two.wav", "channel": channel, "words": "lo"}) for id, channel in rows]
+    Path("t.tsv").write_text("id\taudio\tchannel\twords\n" + "".join(lines))
+    Path("t.jsonl").write_text("\n".join(objects))
+    corpus = read(f"t.{form}")
+    line = 2 if form == "tsv" else 1
+    assert used(corpus) == {"none": ("two.wav", None, None)} and list(left(corpus)) == ["zero", "one"]
+    assert f"a channel that is counted from 0, as line {line} has it" in left(corpus)["one"]
+
+
+def test_rows_of_one_sound_with_other_labels_are_named() -> None:
+    rows = ["1\ta.wav\t\t\tA\tlo", "2\ta.wav\t\t\tB\thi", "3\ta.wav\t0\t1\tA\tlo", "4\ta.wav\t0\t1\tB\thi"]
+    rows += ["5\ta.wav\t0\t1\tA\thi", "6\tb.wav\t\t\tA\tlo", "7\tb.wav\t\t\tA\tlo", "8\tc.wav\t\t\tA\thi"]
+    Path("t.tsv").write_text("id\taudio\tstart\tend\tspeaker\twords\n" + "\n".join(rows))
+    corpus = read("t.tsv")
+    (warning,) = [each for each in corpus.warnings if "the same sound" in each]
+    assert "(2): 2, 5;" in warning and len(used(corpus)) == 8

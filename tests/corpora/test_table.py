@@ -252,7 +252,7 @@ def test_a_phone_written_in_two_ways_is_one(recordings: Path) -> None:
 
 
 def test_sound_tracks_are_of_the_row_or_else_of_the_config(recordings: Path) -> None:
-    rows = "1\ta.wav\tx\t\t1\n2\ta.wav\tx\t1\t\n3\ta.wav\tx\t\t0\n4\ta.wav\tx\t\t\n"
+    rows = "1\ta.wav\tx\t\t1\n2\ta.wav\tx\t1\t\n3\ta.wav\tx\t\t-1\n4\ta.wav\tx\t\t\n"
     (recordings / "train.tsv").write_text(f"id\taudio\tphones\tchannel\ttrack\n{rows}")
     tables = TablesConfig(train=recordings / "train.tsv")
     for track in (None, 2):
@@ -260,11 +260,11 @@ def test_sound_tracks_are_of_the_row_or_else_of_the_config(recordings: Path) -> 
         chosen = {u.id: u.channel for split in SPLITS for u in corpus.splits[split]}
         row = Track(2, 1) if track else 1
         assert chosen == {"1": Track(1), "2": row, "4": Track(2) if track else None}
-        assert "line 4: track '0' is not a number from 1" in reasons(corpus)["3"]
+        assert "line 4: track '-1' is not a number from 1" in reasons(corpus)["3"]
 
 
 def test_channels_are_of_the_row_or_else_of_the_config(recordings: Path) -> None:
-    table = "id\taudio\tphones\tChannel\n1\ta.wav\tx\t2\n2\ta.wav\tx\t\n3\ta.wav\tx\tleft\n4\ta.wav\tx\t0\n"
+    table = "id\taudio\tphones\tChannel\n1\ta.wav\tx\t2\n2\ta.wav\tx\t\n3\ta.wav\tx\tleft\n4\ta.wav\tx\t1.5\n"
     (recordings / "train.tsv").write_text(table)
     tables = TablesConfig(train=recordings / "train.tsv", dev=recordings / "train.tsv")
     for wanted in (None, 1):

@@ -242,3 +242,12 @@ def test_tiers_of_words_have_pauses_and_noise(tmp_path: Path) -> None:
     assert utterance.phones == tuple("d uː ɨ əɪ ʃ aɨ".split()) and utterance.words == ("Dw", "i", "eisiau")
     (note,) = [note for note in corpus.notes if note.startswith("no words: ")]
     assert all(f"{label} (1)" in note for label in ("sp", "[sŵn]", "{NS}", "<eps>")) and not corpus.warnings
+
+
+def test_a_word_that_may_be_none_counts_once(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(8000), 16000)
+    (tmp_path / "a.TextGrid").write_text(textgrid_text(0.5, {"words": [Interval(0.1, 0.4, "pause")]}))
+    corpus = read_corpus(CorpusConfig(kind="textgrid", root=tmp_path, words_tier="words", language="en-us"))
+    assert [note for note in corpus.notes if "may be none" in note] == [
+        "read as words, though they stand alone and may be none: pause (1)"
+    ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
-SHELL = ("speechctc", "pip", "mv", "cp", "mkdir", "arecord", "torchrun", "srun", "python")  # and scripts/, benchmarks/
+SHELL = ("speechctc", "pip", "mv", "cp", "mkdir", "arecord", "torchrun", "python")  # and scripts/, benchmarks/
 COMMAND = re.compile(rf"(?:{'|'.join(SHELL)}|(?:scripts|benchmarks)/\w+)(?: |$)")
 
 

@@ -127,6 +127,13 @@ def test_each_folder_has_its_own_and_what_is_there_already_counts(speechctc: Com
     assert speechctc(*command).status == 0 and there.read_text() == whole
     alone = speechctc("decode", "ab", "--folder-cmn").out.splitlines()
     assert alone[1].partition("\t")[2] == whole.strip()
+    for folders, alone_in in (("ab",), ""), (("ab", "c"), str((here / "c").resolve())):
+        (*said,) = [
+            line for line in speechctc("decode", *folders, "--folder-cmn").err.splitlines() if "nothing" in line
+        ]
+        assert [line.endswith(f"one recording of a folder is named: {alone_in}") for line in said] == [True] * bool(
+            alone_in
+        )
     (here / "ab" / "d.wav").write_bytes(b"no sound")
     done = speechctc("decode", "ab", "--folder-cmn")
     assert done.status == 1 and "d.wav" in done.err and len(done.out.splitlines()) == 2

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.functional import ctc_loss as of_torch
 
 import speechctc
 from speechctc.core.bundled import MODELS
@@ -18,6 +20,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import load_weights, save_tensors
 from speechctc.inference import goodness
 from speechctc.inference.alignment import AlignOptions
+from speechctc.inference.contrasts import Contrast
 from speechctc.inference.goodness import Evidence, Goodness, Spoken, against_others, evidence
 from speechctc.inference.placement import Placement, Posteriors, place
 from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
@@ -128,6 +131,23 @@ def test_what_a_longer_phone_gains_is_taken_back_by_half() -> None:
     np.testing.assert_allclose(learned.usual.gains, 2 / np.log(2), rtol=0.2)
     taken = against_others(seen[0]) - learned.fit(seen[0])
     np.testing.assert_allclose(taken, gain / 2, atol=0.2)
+
+
+def test_a_contrast_is_the_odds_of_the_two_transcripts() -> None:
+    """By the loss of either, as torch's own CTC computes it."""
+    labels, said = [1, 2, 3, 1], [1, 4, 3, 1]
+    posteriors = spoken(said, 3, sure=1.0, frames=6)
+    learned = taught([seen_in(spoken(labels, k, sure=3.0), labels) for k in range(8)])
+    contrasted = replace(learned, contrasts=(Contrast("d", "b"), Contrast("a", "c")))
+    seen = seen_in(posteriors, labels)
+    found = [each.contrasts for each in contrasted.judge(seen)]
+    rows = torch.from_numpy(np.concatenate(list(posteriors.blocks()))).double()[:, None]
+    lengths = torch.tensor([len(rows)]), torch.tensor([4])
+    right, wrong = (float(of_torch(rows, torch.tensor([each]), *lengths, reduction="sum")) for each in (labels, said))
+    ((other, probability),) = found[1]
+    assert other == "d" and probability == pytest.approx(1 / (1 + np.exp(right - wrong)))
+    assert [[other for other, _ in each] for each in found] == [["c"], ["d"], ["a"], ["c"]]
+    assert all(each.contrasts == () for each in learned.judge(seen))
 
 
 @pytest.mark.parametrize("language", ["", "xx"])

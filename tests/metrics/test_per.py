@@ -62,6 +62,14 @@ def test_an_interval_over_utterances_is_the_binomials() -> None:
     assert (told.over, told.speakers) == ("utterances", None)
 
 
+def test_two_utterances_have_an_interval_and_one_has_none() -> None:
+    """A quarter of the draws has one of the two twice."""
+    told = reliability([counted(0, 10), counted(5, 10)], ["", ""])
+    assert (told.low, told.high) == (0.0, 50.0)
+    alone = reliability([counted(5, 10)], [""])
+    assert (alone.low, alone.high) == (None, None)
+
+
 def test_only_draws_without_phones_are_dropped() -> None:
     rates = draw_rates(np.array([[1, 1], [0, 0]]))
     assert set(rates) == {100.0} and 0.7 < len(rates) / DRAWS < 0.8

@@ -23,6 +23,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import SPLITS
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import survey
+from speechctc.corpora.tier_choice import PhoneTier, phone_tier
 from speechctc.phones.inventory import TIMIT61
 from speechctc.stages import machine
 from speechctc.stages.extract import extract
@@ -223,6 +224,20 @@ def test_lists_of_transcripts_that_are_not_read_are_named(here: Path, name: str,
     Path("rec/README.txt").write_text("These are\nrecordings\nof words\n")
     made = start(Path("rec"))
     assert made.config is None and f"({path}): transcripts" in made.description
+
+
+def test_textgrids_are_read_once_to_choose_a_tier(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for k in range(4):
+        record(Path("rec"), f"wav/r{k}")
+    Path("rec/metadata.csv").write_text("".join(f"r{k}|Two words.|two words\n" for k in range(4)))
+    calls = list[int]()
+
+    def counted(files: Sequence[Path]) -> PhoneTier:
+        calls.append(len(files))
+        return phone_tier(files)
+
+    monkeypatch.setattr("speechctc.corpora.survey.phone_tier", counted)
+    assert survey(Path("rec")).config is not None and calls == [4]
 
 
 @pytest.mark.parametrize("form", ["list", "texts"])

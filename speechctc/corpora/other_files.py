@@ -1,0 +1,55 @@
+"""Counts the files of a folder that are neither recordings nor read or named, so that what is said of all adds up."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
+
+from speechctc.audio.folders import ENDINGS, NOT_READ, files_below
+from speechctc.core import written
+from speechctc.core.errors import first_few, plural
+from speechctc.corpora.corpus import note_text
+from speechctc.corpora.manifests import SCP, beside
+from speechctc.corpora.table_rows import Row
+
+_KALDI = (SCP, *"text segments utt2spk spk2utt utt2dur spk2gender utt2lang".split())
+_OF_FAIRSEQ = (".phn", ".wrd", ".ltr")
+MAX_ENDINGS = 12  # that a note lists
+
+
+def files_of(table: Path, rows: Iterable[Row]) -> Iterator[Path]:
+    """Yield the files in which the rows of a table stand: itself, or those of a folder, and what is beside it."""
+    if table.is_dir():
+        yield from (table / name for name in _KALDI)
+        yield from (table / row.file for row in rows)
+    else:
+        yield table
+        yield beside(table)
+        yield from map(table.with_suffix, _OF_FAIRSEQ)
+
+
+def others_in(folder: Path, met: Container[Path], notes: Iterable[str]) -> Iterator[str]:
+    """Yield a note on the files of a folder that are none of `met`, no recordings, and not named in `notes`.
+
+    Hidden files and what speechctc wrote are passed over.
+    """
+    said = "\n".join(notes)
+    by_ending: defaultdict[str, list[Path]] = defaultdict(list)
+    for path in files_below(folder):
+        ending = path.suffix.lower()
+        inside = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in inside.parts)
+        if not hidden and path not in met and ending not in (*ENDINGS, *NOT_READ) and path.is_file():
+            by_ending[ending].append(path)
+    found = {}
+    for ending, paths in by_ending.items():
+        left = [path for path in written.changed(paths) if str(path) not in said]
+        if left:
+            found[ending] = left
+    if found:
+        ranked = sorted(found, key=lambda ending: (-len(found[ending]), ending))
+        counts = [f"{len(found[ending])} {ending or 'without an ending'}" for ending in ranked]
+        first = found[ranked[0]][0].relative_to(folder)
+        count = plural(sum(map(len, found.values())), "other file")
+        yield note_text("others", count=count, first=first, files=first_few(counts, MAX_ENDINGS))
