@@ -274,7 +274,7 @@ class Pool:
         why = begun.tried[-1][1]
         if isinstance(why, NotHere):
             return LostItem(why.what, why.fix)
-        times = plural(len(begun.tried), "try").replace("trys", "tries")
+        times = "a try" if len(begun.tried) == 1 else f"{len(begun.tried)} tries"
         where = f"on {seat.about}, after {times}"
         return LostItem(f"{begun.name}: {why} {where}", "look at this recording alone, without --cluster")
 

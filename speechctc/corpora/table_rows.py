@@ -61,7 +61,7 @@ _OTHER_TIMES = re.compile(
 _TIME = re.compile(r"\d+([.,:]\d+)*")
 # Endings of the names of two columns that are the edges of a piece, whatever is before: ``segment_start``, ``from``.
 _EDGES = (("start", "end"), ("start", "stop"), ("begin", "end"), ("from", "to"), ("onset", "offset"), ("t0", "t1"))
-_NO_TIMES = re.compile(r"(char(acter)?|token|word|line|verse|page|chapter|index|idx|year|date|age)s?[\W_]*")
+_NO_TIMES = re.compile(r"(char|character|token|word|line|verse|page|chapter|index|idx|year|date|age)s?[\W_]*")
 _IN_SECONDS = "write the columns start and end, in seconds"
 AGREES = 0.01  # seconds between two lengths that rounding explains
 _SPANS = ("timestamp", "timestamps", "interval", "segment")  # columns that may have both times of a row
