@@ -87,7 +87,10 @@ def check_counts(counts: Mapping[str, Counter[str]]) -> list[Finding]:
     only = sorted(phone for phone in set(train) - set(others) if train[phone] >= MIN_OCCURRENCES and others)
     splits, why = "dev or test and not in train", "the model never recognises them"
     found += listed("one-split", with_counts(unseen, others), splits=splits, why=why)
-    splits, why = f"train, {MIN_OCCURRENCES} times or more, and neither in dev nor in test", "no score tells how well they are recognised"
+    splits, why = (
+        f"train, {MIN_OCCURRENCES} times or more, and neither in dev nor in test",
+        "no score tells how well they are recognised",
+    )
     found += listed("one-split", with_counts(only, train), splits=splits, why=why)
     total = train.total()
     for phone, count in train.most_common(1):
