@@ -513,3 +513,13 @@ def test_what_start_leaves_unread_is_named(tmp_path: Path) -> None:
 def test_notations_that_are_not_read_are_named(labels: str, name: str) -> None:
     counts = Counter(labels.split())
     assert any(name in each for each in doubtful_labels(counts, counts))
+
+
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [("SIL AH0_B T_E b_B ae_I th_E", "AH0_B (1), T_E (1), b_B (1), ae_I (1)"), ("a_B a t a_H", ""), ("a_B e_B t", "")],
+)
+def test_places_in_words_are_named(labels: str, named: str) -> None:
+    counts = Counter(labels.split())
+    found = [each for each in doubtful_labels(counts, counts) if "as Kaldi writes them" in each]
+    assert len(found) == bool(named) and all(named in each for each in found)
