@@ -28,6 +28,8 @@ from speechctc.phones.languages import ALONE, LISTED, Voice, alias_note, find_vo
 _INDIC = map(chr, range(0x900, 0xE00))
 _WHOLE = {parts: letter for letter in _INDIC if len(parts := unicodedata.normalize("NFC", letter)) == 2}
 _WHOLE |= dict(zip("।॥۔،؛؟", "...,;?", strict=True))
+_FORMS = (("\ufb00", "\ufb17"), ("\uff01", "\uff5e"), ("\U0001d400", "\U0001d7ff"))  # of Latin letters and others
+_APOSTROPHE = re.compile("ʼ|(?<=\\w)[`´′](?=\\w)")
 _DOTTED = re.compile("|".join(_WHOLE) + r"|(?<!\S)\.(?=[ؠ-ۓ])")
 
 LONGEST = 2000  # characters that eSpeak NG reads at once
@@ -383,9 +385,20 @@ def readable(text: str) -> str:
 
     Letters with a dot below, which Unicode's NFC takes apart, are one: eSpeak NG spells words with two, or loses their
     vowels. Dandas and the marks of Arabic's script become those of Latin's, and a dot before a word written from the
-    right a space: eSpeak NG says the names of some.
+    right a space; an apostrophe that is a letter, and accents between letters, become the plain one; ligatures and wide
+    letters, which texts from PDF have, become letters: eSpeak NG says the names of some.
     """
-    return _DOTTED.sub(lambda found: _WHOLE.get(found[0], " "), "".join(map(_visible, text)))
+    if text.isascii() and text.isprintable():  # most words of a dictionary
+        return _APOSTROPHE.sub("'", text) if "`" in text else text
+    text = "".join(map(_plain, text))
+    return _DOTTED.sub(lambda found: _WHOLE.get(found[0], " "), _APOSTROPHE.sub("'", text))
+
+
+def _plain(letter: str) -> str:
+    """Return a character that can be read: of ligatures, wide and mathematical letters the plain ones."""
+    if any(first <= letter <= last for first, last in _FORMS):
+        letter = unicodedata.normalize("NFKC", letter)
+    return letter if len(letter) > 1 else _visible(letter)
 
 
 def _visible(letter: str) -> str:

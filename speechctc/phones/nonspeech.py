@@ -6,6 +6,7 @@ them; between other brackets there is no word, but in a phrase ``<so and so>`` o
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,6 +56,7 @@ _LONG_PAUSE = re.compile(r"pause (?:\w+=\S+|[\d.,]+ ?\w{0,3})")  # [pause 2.5 s]
 _BOTH_SIDES = re.compile(r"^([A-Z@%]{1,5})\b(.*)\1$")  # <X so and so X>
 _WIDE = str.maketrans("（）［］【】｛｝＜＞", "()[][]{}<>")
 _TIME = re.compile(r"[\[<({#]?\d{1,2}:\d\d(?::\d\d)?(?:[-.,]\d+)?(?:\s*-+>?\s*\d{1,2}:\d\d[\d:.,]*)?[\])>}#]?")
+_ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[a-zA-Z]{2,8});")  # of HTML, which texts from pages have
 _TIME_ALONE = re.compile(r"^[ \t]*(\d{1,2}:\d\d(?::\d\d)?)[ \t]*$", re.MULTILINE)  # as YouTube shows transcripts
 _LINE = re.compile(
     rf"^([ \t]*(?:{_TIME.pattern}[ \t]+)?)([^\W_*]*[*\w][^:\n\[\](){{}}<>|]{{0,30}})(?::(?=\s|$)|：)", re.MULTILINE
@@ -88,6 +90,7 @@ class NonSpeech:
 
         Lines may begin with who speaks: ``INT:``, ``SPEAKER 1:``, or a name that most lines begin with.
         """
+        text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)
         tokens = text.split() if self._is_plain(text) else self._told(text)
         self.found["word"].update(line for line in map(str.strip, text.splitlines()) if line.lower() in _MAY_BE_NONE)
         return tokens

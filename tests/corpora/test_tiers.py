@@ -517,7 +517,11 @@ def test_notations_that_are_not_read_are_named(labels: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("labels", "named"),
-    [("SIL AH0_B T_E b_B ae_I th_E", "AH0_B (1), T_E (1), ae_I (1), b_B (1), th_E (1)"), ("a_B a t a_H", ""), ("a_B e_B t", "")],
+    [
+        ("SIL AH0_B T_E b_B ae_I th_E", "AH0_B (1), T_E (1), ae_I (1), b_B (1), th_E (1)"),
+        ("a_B a t a_H", ""),
+        ("a_B e_B t", ""),
+    ],
 )
 def test_places_in_words_are_named(labels: str, named: str) -> None:
     counts = Counter(labels.split())
