@@ -242,6 +242,9 @@ def test_stress_in_ipa_is_left_out(tmp_path: Path) -> None:
         ("en-us", "don't", "donʼt don`t don´t don′t don’t"),
         ("en-us", "office", "oﬃce ｏｆｆｉｃｅ 𝐨𝐟𝐟𝐢𝐜𝐞 of\u00adfice"),
         ("fr", "fleur", "ﬂeur"),
+        ("nl", "ijsbeer", "ĳsbeer"),
+        ("hr", "njiva", "ǌiva"),
+        ("af", "'n", "ŉ"),
         ("uk", "п'ять", "пʼять п’ять"),
         ("gn", "mba'e", "mbaʼe"),
     ],
@@ -255,6 +258,15 @@ def test_characters_of_texts_from_pages_are_read_as_plain_ones(
     assert expected and all(reader.read(word)[0].pronunciations == expected for word in others.split())
     listed = Pronouncer(written(tmp_path, f"{plain} a b\n"), None)
     assert all(listed.read(word)[0].pronunciations == (("a", "b"),) for word in others.split())
+
+
+@pytest.mark.parametrize(
+    ("language", "own", "other"), [("ur", "کتاب", "كتاب"), ("ar", "كتاب", "کتاب"), ("ar", "في", "فی")]
+)
+def test_letters_of_another_language_in_arabic_script_are_read_as_its_own(language: str, own: str, other: str) -> None:
+    """eSpeak NG alone leaves the beginnings of such words out."""
+    reader = Pronouncer(None, language)
+    assert reader.read(own)[0].pronunciations == reader.read(other)[0].pronunciations != ()
 
 
 def test_pauses_and_noise_in_a_dictionary_are_no_phones(tmp_path: Path) -> None:
