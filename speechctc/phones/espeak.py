@@ -30,8 +30,10 @@ _WHOLE = {parts: letter for letter in _INDIC if len(parts := unicodedata.normali
 _WHOLE |= dict(zip("।॥۔،؛؟", "...,;?", strict=True))
 # From and to which characters Unicode has forms of others: digraphs of Dutch, Afrikaans and Croatian, Roman numbers,
 # ligatures, wide and mathematical letters.
-_FORMS = ("\u0132\u0133", "\u0149\u0149", "\u01c4\u01cc", "\u01f1\u01f3", "\u2160\u217f")
-_FORMS += ("\ufb00\ufb17", "\uff01\uff5e", "\U0001d400\U0001d7ff")
+_FORMS = [
+    *("\u0132\u0133", "\u0149\u0149", "\u01c4\u01cc", "\u01f1\u01f3", "\u2160\u217f"),
+    *("\ufb00\ufb17", "\uff01\uff5e", "\U0001d400\U0001d7ff"),
+]
 # Letters of Arabic's script that a language writes otherwise, and of which eSpeak NG leaves words' beginnings out.
 _SAME_LETTERS = {"ar": str.maketrans("کی", "كي"), "ur": str.maketrans("كيىه", "کییہ")}
 _APOSTROPHE = re.compile("ʼ|(?<=\\w)[`´′](?=\\w)")
@@ -390,8 +392,8 @@ def readable(text: str) -> str:
 
     Letters with a dot below, which Unicode's NFC takes apart, are one: eSpeak NG spells words with two, or loses their
     vowels. Dandas and the marks of Arabic's script become those of Latin's, and a dot before a word written from the
-    right a space. An apostrophe that is a letter, and accents between letters, become the plain one. Digraphs, ligatures
-    and wide letters, which texts from PDF have, become letters. eSpeak NG says the names of some, and leaves some out.
+    right a space. An apostrophe that is a letter, and accents between letters, become the plain one. Digraphs, wide
+    letters and the ligatures of texts from PDF become letters. eSpeak NG says the names of some, and leaves some out.
     """
     if text.isascii() and text.isprintable():  # most words of a dictionary
         return _APOSTROPHE.sub("'", text) if "`" in text else text
@@ -401,7 +403,7 @@ def readable(text: str) -> str:
 
 def _plain(letter: str) -> str:
     """Return a character that can be read: of ligatures, wide and mathematical letters the plain ones."""
-    if any(first <= letter <= last for first, last in _FORMS):
+    if any(each[0] <= letter <= each[1] for each in _FORMS):
         letter = unicodedata.normalize("NFKC", letter)
     return letter if len(letter) > 1 else _visible(letter)
 
