@@ -131,8 +131,8 @@ def check_length(text: str, seconds: float) -> None:
 
 
 def word_key(word: str) -> str:
-    """Return a word as dictionaries are searched for it: in lower case and NFC, with a plain apostrophe."""
-    return nfc(word.replace("’", "'")).lower()
+    """Return a word as dictionaries are searched for it: in lower case and NFC, with plain letters and apostrophes."""
+    return nfc(readable(word).replace("’", "'")).lower()
 
 
 def _find(path: Path) -> Path:
