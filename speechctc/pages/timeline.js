@@ -107,10 +107,11 @@ const PAPER = 640; // pixels of a line on paper
 
 // On paper nothing scrolls: a recording is shown in lines, which end where a phone does.
 function layOnPaper(strip) {
-  const edges = [...strip.querySelectorAll(".cell")].map((cell) => cell.offsetLeft), box = strip.parentElement;
-  for (let left = 0, right; left < strip.offsetWidth; left = right) {
+  const edges = [...strip.querySelectorAll(".cell")].map((cell) => cell.offsetLeft);
+  const box = strip.parentElement, width = strip.offsetWidth;
+  for (let left = 0, right; left < width; left = right) {
     const within = edges.filter((edge) => edge > left + PAPER / 2 && edge <= left + PAPER);
-    right = strip.offsetWidth - left <= PAPER ? strip.offsetWidth : within.length ? Math.max(...within) : left + PAPER;
+    right = width - left <= PAPER ? width : within.length ? Math.max(...within) : left + PAPER;
     const line = document.createElement("div"), copy = strip.cloneNode(true);
     line.className = "paper";
     line.style.width = `${right - left}px`;

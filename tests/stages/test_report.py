@@ -237,19 +237,23 @@ def test_in_a_browser_a_recording_scrolls_as_one_and_is_in_lines_on_paper(
             driver.find_elements("css selector", ".timeline")
         )
         assert tiers.location["y"] + tiers.size["height"] <= picture.location["y"] + 1
-        assert picture.size["width"] == tiers.size["width"] > box.size["width"]
+        wide = picture.size["width"]
+        assert wide == tiers.size["width"] > box.size["width"]
         at = "return arguments[0].getBoundingClientRect().left"
         before = [driver.execute_script(at, each) for each in (picture, scale)]
         driver.execute_script("arguments[0].scrollLeft = 200", box)
         assert driver.execute_script(at, picture) == pytest.approx(before[0] - 200, abs=1)
         assert driver.execute_script(at, scale) == pytest.approx(before[1], abs=1)  # it stays
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
         driver.execute_script("dispatchEvent(new Event('beforeprint'))")
         widths = (
             "return [...arguments[0].parentElement.querySelectorAll('.paper')].map((it) => parseFloat(it.style.width))"
         )
         lines = driver.execute_script(widths, box)
-        assert max(lines) <= 640 and sum(lines) == picture.size["width"]
+        assert max(lines) <= 640 and sum(lines) == wide
+        assert not box.is_displayed() and driver.find_element("css selector", ".paper .hertz").is_displayed()
         driver.execute_script("dispatchEvent(new Event('afterprint'))")
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
         assert driver.execute_script(widths, box) == []
 
 
