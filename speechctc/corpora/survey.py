@@ -223,7 +223,7 @@ def survey(
         if config and corpus:
             _add_labelled(result, *_divided(result, config, corpus))
             result.notes += _held_out(result, config)
-            result.notes += others_in(folder, result.met, [*result.notes, *map(str, corpus.rejected.values())])
+            result.notes += others_in(folder, result.met, result.notes)
             return result
     if not result.recordings:
         raise _without_recordings(result)
