@@ -3,6 +3,7 @@
 // order, so that equal scores fall the same way.
 
 const MOST = 5e8; // pairs of frames and states, a byte each
+const INSIDE = 0.1; // nats that a blank inside a word costs more than one between words, as in inference/placement.py
 
 // States in order, each with its class, the number of its word (-1 between words), and those that lead to it; those that
 // may be last, in the order in which they are chosen.
@@ -43,10 +44,10 @@ export function placed(rows, classes, words, silences = []) {
   before[0] = 0;
   for (let t = 0; t < frames; t += 1) {
     for (let k = 0; k < count; k += 1) {
-      const { label, from } = states[k];
+      const { label, word, from } = states[k];
       let best = before[k], step = 0;
       for (let n = 0; n < from.length; n += 1) if (before[from[n]] > best) [best, step] = [before[from[n]], n + 1];
-      now[k] = best + rows[t * classes + label];
+      now[k] = best + rows[t * classes + label] - (label || word < 0 ? 0 : INSIDE);
       steps[t * count + k] = step;
     }
     [before, now] = [now, before];
