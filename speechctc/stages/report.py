@@ -37,7 +37,7 @@ TITLES = {
 }
 
 PAGE_RATE = 16000  # Hz, of the sound on pages
-MOST_SOUND = 8_000_000  # bytes of the page for sounds of the list: some half an hour; of more, the rest are links
+MOST_SOUND = 6_000_000  # bytes of the page for sounds of the list: some 25 minutes; of more, the rest are links
 _SAID_OF_REFERENCE = {"right": "right", "deleted": "deleted", "substituted": "recognised as"}
 _SAID_OF_HYPOTHESIS = {"right": "right", "inserted": "inserted", "substituted": "instead of"}
 
@@ -117,7 +117,7 @@ def sounds(results: Sequence[ScoredUtterance], reporter: Reporter) -> dict[int, 
     Parameters
     ----------
     results : sequence of ScoredUtterance
-        The first ones are put into the page, as many as fit into 8 MB.
+        The first ones are put into the page, as many as fit into 6 MB.
     reporter : Reporter
         Receives the errors of recordings that can no longer be read; these have no sound.
     """

@@ -22,7 +22,7 @@ from speechctc.stages.evaluate import evaluation_of, score
 from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.report import reliability_bins, studio_command, write_report
 from speechctc.stages.split_scoring import ScoredSplit
-from tests.browser import browser, console, set_screen, wait_until
+from tests.browser import browser, console, other_browser, set_screen, wait_until
 from tests.command import Command, one_line_error
 from tests.train_helpers import Recorder
 
@@ -180,42 +180,63 @@ def test_in_a_browser_all_utterances_are_sorted_filtered_and_heard(page: Path, s
     with browser() as driver:
         driver.get(page.as_uri())
         set_screen(driver, 1400, False)
-        heads = {each.text: each for each in driver.find_elements("css selector", "#all .sort")}
-        assert list(heads)[:5] == ["utterance", "speaker", "PER", "errors", "phones"]
-        for _, sign in zip(range(2), (-1, 1), strict=True):  # the highest first, then the lowest
-            heads["phones"].click()
-            numbers = [int(row[5]) for row in rows_of(driver)]
-            assert numbers == sorted(numbers, key=lambda each: sign * each) and len(numbers) == len(scored.results)
-        heads["utterance"].click()
-        names = [row[1] for row in rows_of(driver)]
-        assert names == sorted(names) and driver.find_elements("css selector", "th[aria-sort=ascending]")
-        search = driver.find_element("css selector", "input[type=search]")
-        search.send_keys("s1")
-        wanted = {each.utterance.id for each in scored.results if each.utterance.speaker == "s1"}
-        assert {row[1] for row in rows_of(driver) if row[2] == "s1"} == wanted
-        assert f"{len(rows_of(driver))} of {len(names)}" == driver.find_element("css selector", "output").text
-        search.clear()
-        search.send_keys("no such utterance")
-        assert rows_of(driver) == []
-        driver.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", search)
-        check_sounds(driver, len(names))
-        driver.execute_script("document.getElementById('confidence').scrollIntoView()")
-        contents = driver.find_element("css selector", "nav.contents")
-        assert driver.execute_script("return scrollY") > 1000
-        assert driver.execute_script("return arguments[0].getBoundingClientRect().top", contents) == 0
+        explore(driver, scored)
         assert not console(driver)
+
+
+@pytest.mark.slow
+def test_in_firefox_all_utterances_are_sorted_filtered_and_heard(
+    page: Path, scored: ScoredSplit, tmp_path: Path
+) -> None:
+    with other_browser("Firefox", tmp_path) as driver:
+        driver.get(page.as_uri())
+        explore(driver, scored)
+        audio = driver.find_element("css selector", ".timeline audio")
+        driver.execute_script(WATCH_SEEKS, audio)
+        cell = driver.find_element("css selector", ".timeline .tier .cell:nth-child(2)")
+        cell.click()
+        start = float(cell.get_attribute("data-start"))
+        wait_until(driver, "arguments[0].played.length && arguments[0].currentTime > arguments[1]", audio, start)
+        assert driver.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def explore(driver: Any, scored: ScoredSplit) -> None:
+    """Sort, filter and play by the list of all utterances; scroll, and the contents stay."""
+    heads = {each.text: each for each in driver.find_elements("css selector", "#all .sort")}
+    assert list(heads)[:5] == ["utterance", "speaker", "PER", "errors", "phones"]
+    for _, sign in zip(range(2), (-1, 1), strict=True):  # the highest first, then the lowest
+        heads["phones"].click()
+        numbers = [int(row[5]) for row in rows_of(driver)]
+        assert numbers == sorted(numbers, key=lambda each: sign * each) and len(numbers) == len(scored.results)
+    heads["utterance"].click()
+    names = [row[1] for row in rows_of(driver)]
+    assert names == sorted(names) and driver.find_elements("css selector", "th[aria-sort=ascending]")
+    search = driver.find_element("css selector", "input[type=search]")
+    search.send_keys("s1")
+    wanted = {each.utterance.id for each in scored.results if each.utterance.speaker == "s1"}
+    assert {row[1] for row in rows_of(driver) if row[2] == "s1"} == wanted
+    assert f"{len(rows_of(driver))} of {len(names)}" == driver.find_element("css selector", "output").text
+    search.clear()
+    search.send_keys("no such utterance")
+    assert rows_of(driver) == []
+    driver.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", search)
+    check_sounds(driver, len(names))
+    driver.execute_script("document.getElementById('confidence').scrollIntoView()")
+    contents = driver.find_element("css selector", "nav.contents")
+    assert driver.execute_script("return scrollY") > 1000
+    assert driver.execute_script("return arguments[0].getBoundingClientRect().top", contents) == 0
 
 
 def check_sounds(driver: Any, count: int) -> None:
     """Play a sound of the list that is there alone, and one that a spectrogram below has too; then stop it."""
     assert len(driver.find_elements("css selector", "#all [data-sound], #all [data-like]")) == count
+    player = "document.querySelector('body > audio')"
+    driver.execute_script(f"{player}.loop = true")  # sounds are shorter than a look at a busy machine
     for kind in ("data-sound", "data-like"):
         button = driver.find_element("css selector", f"#all [{kind}]")
         button.click()
-        player = "document.querySelector('body > audio')"
-        wait_until(driver, f"{player}.currentTime > 0.05 && arguments[0].ariaPressed === 'true'", button)
+        wait_until(driver, f"{player}.currentTime > 0 && arguments[0].ariaPressed === 'true'", button)
         assert driver.find_element("css selector", ".unplayable").is_displayed() is False
-    driver.execute_script(f"{player}.currentTime = 0")
     button.click()
     wait_until(driver, f"{player}.paused && arguments[0].ariaPressed !== 'true'", button)
 
