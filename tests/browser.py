@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import glob
 import importlib
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,8 +94,12 @@ def other_browser(kind: str, downloads: Path) -> Iterator[Any]:
     """Give a driver of Firefox or of WebKitGTK, whose engine is Safari's; what the page saves goes into a folder."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium, of the extra dev, is not installed")
     program, driver = next(filter(None, map(shutil.which, OTHERS[kind][:-1])), None), shutil.which(OTHERS[kind][-1])
-    if not program or not driver or (kind == "WebKitGTK" and not os.environ.get("DISPLAY")):
+    if not program or (kind == "WebKitGTK" and not (driver and os.environ.get("DISPLAY"))):
         pytest.skip(f"no {kind} with {OTHERS[kind][-1]} and a screen here")
+    if not driver:
+        with _marionette(program, downloads) as firefox:
+            yield firefox
+        return
     options = getattr(webdriver, f"{kind}Options")()
     options.binary_location = program
     options.add_argument("-headless" if kind == "Firefox" else "--automation")
@@ -107,6 +113,53 @@ def other_browser(kind: str, downloads: Path) -> Iterator[Any]:
         yield opened
     finally:
         opened.quit()
+
+
+@contextmanager
+def _marionette(program: str, downloads: Path) -> Iterator[Firefox]:
+    """Give Firefox by its own protocol, where there is no geckodriver."""
+    reason = "no geckodriver, nor the package marionette-driver of PyPI"
+    pytest.importorskip("marionette_driver", reason=reason)
+    Marionette = importlib.import_module("marionette_driver.marionette").Marionette
+    preferences = FIREFOX | {"browser.download.dir": str(downloads)}
+    log = str(downloads / "firefox.log")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # it leaves sockets open
+        opened = Marionette(app="fxdesktop", bin=program, prefs=preferences, headless=True, port=0, gecko_log=log)
+        opened.start_session()
+        opened.timeout.script = WAIT
+        try:
+            yield Firefox(opened)
+        finally:
+            opened.quit(in_app=False)
+            opened.cleanup()
+            gc.collect()
+
+
+class Firefox:
+    """Firefox with those methods of selenium's drivers that tests of all browsers use."""
+
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+        self.quit, self.session_id = opened.quit, opened.session_id
+        self.get, self.find_element, self.find_elements = opened.navigate, opened.find_element, opened.find_elements
+
+    @property
+    def current_url(self) -> str:
+        """The address of the page."""
+        return str(self._opened.get_url())
+
+    def execute_script(self, script: str, *arguments: Any) -> Any:
+        """Run a script in the page, as its own scripts run."""
+        return self._opened.execute_script(script, script_args=arguments, sandbox=None)
+
+    def execute_async_script(self, script: str, *arguments: Any) -> Any:
+        """Run a script in the page that calls its last argument when it is done."""
+        return self._opened.execute_async_script(script, script_args=arguments, sandbox=None)
+
+    def set_window_size(self, width: int, height: int) -> None:
+        """Set the size of the window, pixels."""
+        self._opened.set_window_rect(width=width, height=height)
 
 
 def console(driver: Any) -> list[str]:

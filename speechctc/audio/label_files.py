@@ -6,7 +6,7 @@ import html
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -62,11 +62,14 @@ class LabelFile(NamedTuple):
         Those with a label, in the order of time.
     note : str
         What the user should know about how the file was read, or ``""``.
+    speakers : dict of Interval to str
+        Who says a label, of a file that tells so: STM.
     """
 
     kind: str
     entries: list[Interval]
     note: str = ""
+    speakers: Mapping[Interval, str] = {}
 
 
 class _Line(NamedTuple):
@@ -141,11 +144,13 @@ def read_label_file(path: Path, recording: Path, about: AudioInfo | None) -> Lab
     else:
         return None
     said = "" if ending else f"{path}: read as {found.kind}"
-    entries = [each._replace(label=nfc(each.label)) for each in found.entries if each.label]
+    kept = [each for each in found.entries if each.label]
+    entries = [each._replace(label=nfc(each.label)) for each in kept]
     _check(path, found.kind, entries, about)
     if about is not None:
         entries = [each._replace(end=min(each.end, max(each.start, about.seconds))) for each in entries]
-    return found._replace(entries=entries, note="; ".join(filter(None, (note, said, found.note))))
+    speakers = {each: found.speakers[raw] for each, raw in zip(entries, kept, strict=True) if raw in found.speakers}
+    return found._replace(entries=entries, note="; ".join(filter(None, (note, said, found.note))), speakers=speakers)
 
 
 def _check(path: Path, kind: str, entries: Sequence[Interval], about: AudioInfo | None) -> None:
@@ -345,7 +350,8 @@ def _of_many(path: Path, text: str, recording: Path, ending: str) -> LabelFile:
     read = [_row(path, number, fields, ending) for number, fields in own]
     ignored = sum(each.label in _IGNORED for each in read)
     note = f"{path}: {ignored} segments left out, which {kind} marks as not to be scored" if ignored else ""
-    return LabelFile(kind, sorted(each for each in read if each.label not in _IGNORED), note)
+    speakers = {each: fields[2] for each, (_, fields) in zip(read, own, strict=True)} if ending == ".stm" else {}
+    return LabelFile(kind, sorted(each for each in read if each.label not in _IGNORED), note, speakers)
 
 
 def _meant(path: Path, names: Sequence[str], recording: Path) -> str:

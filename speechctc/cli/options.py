@@ -271,6 +271,9 @@ def manifest_of(given: Any, recogniser: Decoder | None = None) -> Iterator[Manif
     manifest = Manifest(given.manifest, given.resume, {"model": model, "settings": settings})
     try:
         yield manifest
+    except KeyboardInterrupt:
+        say(f"{given.manifest} has what is done: the same command goes on with --resume")
+        raise
     finally:
         manifest.end()
 

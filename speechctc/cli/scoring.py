@@ -40,7 +40,8 @@ class Evaluate:
     report: Annotated[Path | None, Option(metavar="DIR", help=
         "Also write a page with pictures and sound: DIR/report.html.")] = None
     examples: Annotated[int, Option(metavar="N", min=0, help=
-        "How many of the worst, of the typical and of the best utterances the page shows with sound.")] = 10
+        "How many of the worst, of the typical and of the best utterances the page shows with spectrogram; 0: a page "
+        "without sound.")] = 10
     # fmt: on
 
 

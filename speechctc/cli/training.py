@@ -69,9 +69,22 @@ def train_command(
     profile_steps: Annotated[
         int, Option("--profile", metavar="N", min=0, help="Take only N steps, and print where the time goes.")
     ] = 0,
+    processes: Annotated[
+        int,
+        Option(
+            metavar="N",
+            min=1,
+            help="Train in so many processes of this machine together; a batch is as many times larger.",
+        ),
+    ] = 1,
 ) -> None:
     """Train a net on extracted features. Ctrl-C saves and stops; --resume continues."""
     check_torch()
+    if processes > 1:
+        from speechctc.cli.processes import run_together
+
+        words = ["train", "--config", config, *(["--run", str(run)] if run else []), *(["--resume"] if resume else [])]
+        raise typer.Exit(run_together(processes, [*words, f"--profile={profile_steps}", *(settings or ())]))
     loaded = load_config(config, [*(settings or ()), *([f"run={run}"] if run else [])])
     if profile_steps:
         from speechctc.training.step_costs import profile

@@ -419,7 +419,7 @@ class _Worker:
 def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
     """Answer what comes through the pipe, until its other end is gone; Ctrl-C is left to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     while True:
         try:
             item = pipe.recv()
@@ -440,7 +440,8 @@ def _send(pipe: Connection, value: Any) -> None:
     pipe.send_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """End this process of multiprocessing when the one that started it has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])

@@ -103,6 +103,10 @@ def _unicode(raw: bytes) -> str:
     return "utf-8-sig"
 
 
+MAX_WORDS = 5  # of a text in an unknown encoding that a warning shows
+_NOT_ASCII = re.compile(r"\w*[^\x00-\x7f]\w*")
+
+
 def _windows(raw: bytes, path: Path, start: int) -> tuple[str, str]:
     """Decode as Windows-1252; `start` is the first byte that is not UTF-8."""
     try:
@@ -111,13 +115,22 @@ def _windows(raw: bytes, path: Path, start: int) -> tuple[str, str]:
         line = _line(raw, error.start)
         what = f"{path}, line {line}: neither UTF-8 nor Windows-1252 (byte 0x{raw[error.start]:02x})"
         raise InputError(what, "save it as UTF-8") from None
-    begin, end = start, start + 1
-    while begin > 0 and text[begin - 1].isalnum():
-        begin -= 1
-    while end < len(text) and text[end].isalnum():
-        end += 1
     where = f"{path}, line {_line(raw, start)}: not UTF-8, read as Windows-1252"
-    return text, f"{where} (it says {text[begin:end]!r}); if that is wrong, save the file as UTF-8"
+    says = ", ".join(map(repr, _telling(text)))
+    return text, f"{where} (it says {says}); if that is wrong, save the file as UTF-8"
+
+
+def _telling(text: str) -> list[str]:
+    """Return words by whose letters a reader sees whether a text was decoded rightly, each with some that are new."""
+    seen, words = set[str](), list[str]()
+    for match in _NOT_ASCII.finditer(text):
+        letters = {sign for sign in match[0] if not sign.isascii()}
+        if not letters <= seen:
+            words.append(match[0])
+            seen |= letters
+        if len(words) == MAX_WORDS:
+            break
+    return words
 
 
 def _line(raw: bytes, place: int) -> int:

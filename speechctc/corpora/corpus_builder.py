@@ -40,6 +40,7 @@ from speechctc.phones.pronouncer import PhoneMapper
 if TYPE_CHECKING:
     from speechctc.corpora.word_phones import WordPhones
 
+_PLACES = ("_B", "_I", "_E", "_S")  # begin, inside, end, and a word of one phone
 _SEVERAL = re.compile(r".+[,;?].*|[,;].+")  # t,d,s and aɪ?
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
@@ -263,6 +264,8 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
         warnings.append(note_text("several", labels=counted(odd, 5)))
     if signs := Counter({label: counts[label] for label in counts if _is_sign(label)}):
         warnings.append(note_text("signs", labels=counted(signs, 8)))
+    if placed := with_places(counts):
+        warnings.append(note_text("positions", labels=counted(placed, 5)))
     if are_strings(written):
         warnings.append(note_text("strings", labels=counted(written, 3)))
     for kind, there, names in not_phones(counts):
@@ -303,6 +306,13 @@ def spellings(counts: Counter[str]) -> list[str]:
 def notation_pairs(counts: Counter[str]) -> list[str]:
     """Return the labels in ARPABET or X-SAMPA beside those of the same sound in IPA, with their counts."""
     return [f"{label} ({counts[label]}) and {sound} ({counts[sound]})" for label, sound in mixed_notations(counts)]
+
+
+def with_places(counts: Counter[str]) -> Counter[str]:
+    """Return the labels that end with a place in the word (b_B, ae_I), if most do, and with several places."""
+    placed = Counter({label: count for label, count in counts.items() if label[-2:] in _PLACES and label[:-2]})
+    is_of_kaldi = 2 * len(placed) > len(counts) and len({label[-1] for label in placed}) > 1
+    return placed if is_of_kaldi else Counter()
 
 
 def not_phones(counts: Counter[str]) -> Iterator[tuple[str, Counter[str], str]]:

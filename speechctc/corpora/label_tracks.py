@@ -59,9 +59,8 @@ def read_label_tracks(root: Path, config: CorpusConfig, needed: str = "train") -
         if not config.uncorrected and not written.changed([file]):
             raise InputError(f"{file}: {NOT_CORRECTED}", UNCORRECTED_FIX)
         found = read_track((path, file))
-        tier = Tier(name, all(each.start == each.end for each in found.entries), found.entries)
         seconds = sound_file.info(path).seconds
-        return LabelledRecording(id, path, file, [tier], recording.speaker, seconds, 0.0, found.note)
+        return LabelledRecording(id, path, file, _tiers(name, found), recording.speaker, seconds, 0.0, found.note)
 
     for recording, id in zip(recordings, ids_below([each.path for each in recordings], root), strict=True):
         reader.add(id, split_of(recording.name), partial(read, recording, id))
@@ -71,6 +70,17 @@ def read_label_tracks(root: Path, config: CorpusConfig, needed: str = "train") -
     builder.warn_of(sorted(without), "recordings left out, because no file of labels is beside them")
     builder.warn_of_formats(recording.path for recording in recordings)
     return reader.to_corpus(needed, f"{root}: no recording can be used", "add some")
+
+
+def _tiers(name: str, found: label_files.LabelFile) -> list[Tier]:
+    """Return the labels of a file as a tier, or as one for each speaker that it tells."""
+    by_speaker: dict[str, list[Interval]] = {}
+    for each in found.entries:
+        by_speaker.setdefault(found.speakers.get(each, ""), []).append(each)
+    return [
+        Tier(name, all(each.start == each.end for each in entries), entries, speaker)
+        for speaker, entries in (by_speaker or {"": []}).items()
+    ]
 
 
 def read_track(pair: tuple[Path, Path]) -> label_files.LabelFile:

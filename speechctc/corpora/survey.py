@@ -5,8 +5,9 @@ Nothing is changed. The corpus is read by the readers of extraction, so that the
 
 from __future__ import annotations
 
+import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -109,7 +110,7 @@ class Survey:
     hints : set of str
         Why there may be no labels, and a note says more: ``"mend"``, a table that seems to have them cannot be read;
         ``"spaces"``, a tier seems to, but for spaces in labels; ``"drafts"``, those of TextGrids or files of ELAN are
-        no person's; ``"elsewhere"``, TextGrids lie in other folders than their recordings; ``"transcripts"``, they are
+        no person's; ``"elsewhere"``, they lie in other folders than their recordings; ``"transcripts"``, they are
         of another kind.
     met : set of Path
         Files of labels that are read, or of which a note says that they are not.
@@ -222,19 +223,26 @@ def survey(
         if config and corpus:
             _add_labelled(result, *_divided(result, config, corpus))
             result.notes += _held_out(result, config)
-            result.notes += others_in(folder, result.met, [*result.notes, *map(str, corpus.rejected.values())])
+            result.notes += others_in(folder, result.met, result.notes)
             return result
     if not result.recordings:
         raise _without_recordings(result)
+    return _without_labels(result)
+
+
+def _without_labels(result: Survey) -> Survey:
+    """Add the recordings, none of which has labels that are used, and notes on files that may have them."""
     result.sound = audio_facts(result.recordings)
     result.unlabelled = len(result.sound.paths)
-    if files := list(_transcripts(result)):
+    apart = [path for path in files_below(result.folder) if path.suffix.lower() in LABEL_TRACKS and is_label_file(path)]
+    result.notes += filter(None, [_elsewhere(result, apart, "files of labels")])
+    if files := [path for path in _transcripts(result) if path not in result.met]:
         result.hints.add("transcripts")
         endings = Counter(path.suffix.lower() or path.name for path in files)
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
         result.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
         result.met |= set(files)
-    result.notes += others_in(folder, result.met, result.notes)
+    result.notes += others_in(result.folder, result.met, result.notes)
     return result
 
 
@@ -521,14 +529,26 @@ def _as_textgrids(result: Survey) -> CorpusConfig | None:
 
 def _why_alone(result: Survey, grids: Sequence[Path]) -> Iterator[str]:
     """Yield a note on TextGrids of which none lies beside its recording."""
-    stems = {path.stem: path for path in result.recordings}
-    elsewhere = [grid for grid in grids if grid.stem in stems]
-    if elsewhere:
-        result.hints.add("elsewhere")
-        first = elsewhere[0]
-        yield note_text("elsewhere", count=len(elsewhere), all=len(grids), grid=first, recording=stems[first.stem])
+    if told := _elsewhere(result, grids, "TextGrids"):
+        yield told
     else:
         yield f"not used: {plural(len(grids), 'TextGrid')} with no recording of that name in the folder"
+
+
+def _elsewhere(result: Survey, files: Iterable[Path], what: str) -> str:
+    """Return a note on those of some files of labels that have the name of a recording in another folder, or ``""``."""
+    stems = defaultdict[str, list[Path]](list)
+    for path in result.recordings:
+        stems[path.stem].append(path)
+    found = [
+        file for file in files if file.stem in stems and all(file.parent != each.parent for each in stems[file.stem])
+    ]
+    if not found:
+        return ""
+    result.hints.add("elsewhere")
+    result.met |= set(found)
+    nearest = max(stems[found[0].stem], key=lambda path: len(os.path.commonpath([path, found[0]])))
+    return note_text("elsewhere", count=len(found), what=what, file=found[0], recording=nearest)
 
 
 def _as_elan(result: Survey) -> CorpusConfig | None:

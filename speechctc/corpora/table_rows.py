@@ -49,7 +49,7 @@ USUAL = {
     "speaker": "client_id speaker_id speaker_name spk spk_id".split(),
     "language": "locale lang".split(),
     "accent": ["accents"],
-    "split": "subset partition".split(),
+    "split": "subset partition set fold data_split dataset_split split_name usage".split(),
     "start": "start_time start_sec start_seconds begin begin_time xmin tmin".split(),
     "end": "end_time end_sec end_seconds stop_time xmax tmax".split(),
 }

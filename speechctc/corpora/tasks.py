@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
 from speechctc.audio import label_files, sound_file
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
-from speechctc.audio.folders import OF_MANY, TIMED
+from speechctc.audio.folders import OF_MANY, TIMED, files_below
 from speechctc.audio.recordings import Named, Recording, Siblings, chosen_outside, find_recordings, left_out, name_of
 from speechctc.audio.tracks import Channel, words
 from speechctc.core import written
@@ -32,6 +32,7 @@ from speechctc.corpora.transcripts import (
     Transcript,
     TranscriptOptions,
     TranscriptOrError,
+    endings_of,
     limits_of,
     read_in,
     read_sidecars,
@@ -311,7 +312,30 @@ def find_tasks(
         of = "--phones are" if phones is not None else f"{given} is"
         fix = f"use --{'transcripts' if choice.labels == 'phones' else 'words'} with a table or a folder"
         raise InputError(f"{of} of one recording, and {len(recordings)} are named", fix)
-    return _noted(list(map(Task, recordings, _known(recordings, phones, given, choice, reporter))), reporter)
+    known = _known(recordings, phones, given, choice, reporter)
+    if given is not None and given.is_dir() and any(isinstance(each, Path) and each.is_dir() for each in arguments):
+        reporter.warn(*_not_read(given, recordings, known, choice))
+    return _noted(list(map(Task, recordings, known)), reporter)
+
+
+def _not_read(
+    folder: Path, recordings: Sequence[Recording], read: Sequence[TranscriptOrError], choice: TranscriptOptions
+) -> Iterator[str]:
+    """Yield what to say of the transcripts in a folder that are of no recording, or beside another text of the same."""
+    names = {nfc(name).casefold() for each in recordings for name in (each.path.stem, each.path.name)}
+    used = {each.file for each in read if isinstance(each, Transcript)}
+    texts = {file.with_suffix("") for file in used if file is not None and file.suffix.lower() in TEXTS}
+    files = [file for file in files_below(folder) if file.suffix.lower() in endings_of(choice) and file not in used]
+    alone, doubles = list[str](), list[str]()
+    for file in written.changed(files):
+        if nfc(file.stem).casefold() not in names:
+            alone.append(str(file))
+        elif file.suffix.lower() in TEXTS and file.with_suffix("") in texts:
+            doubles.append(str(file))
+    if alone:
+        yield f"transcripts without a recording of their name: {len(alone)} ({first_few(alone, 3)})"
+    if doubles:
+        yield f"texts that are not read, as others of their names are: {len(doubles)} ({first_few(doubles, 3)})"
 
 
 def _recordings_beside(file: Path) -> list[Path]:

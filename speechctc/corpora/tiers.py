@@ -626,7 +626,7 @@ def report_tiers(files: Sequence[FoundUtterances], builder: CorpusBuilder, confi
 
 def _report_odd(files: Sequence[FoundUtterances], builder: CorpusBuilder) -> None:
     """Add warnings on tiers of one name and on labels of no duration."""
-    names = {file.labelled.file: [each.tier.name.strip() for each in file.tiers] for file in files}
+    names = {file.labelled.file: [(each.tier.name.strip(), each.tier.speaker) for each in file.tiers] for file in files}
     builder.warn_of(
         [Path(path.name) for path, each in names.items() if len({*each}) < len(each)], note_text("same name")
     )

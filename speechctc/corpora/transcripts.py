@@ -238,7 +238,7 @@ def read_sidecars(
     recordings: Sequence[Recording], choice: TranscriptOptions, siblings: Siblings | None = None
 ) -> list[TranscriptOrError]:
     """Read the transcript in the folder of each recording; if a tier is named, only from files with tiers."""
-    endings, siblings, found = _endings(choice), siblings or Siblings(), []
+    endings, siblings, found = endings_of(choice), siblings or Siblings(), []
     for each in recordings:
         found.append((each, siblings.find(each.path, endings), f"beside {each.path.name}"))
     return _read_each(found, choice)
@@ -248,7 +248,7 @@ def read_in(
     folder: Path, recordings: Sequence[Recording], choice: TranscriptOptions, siblings: Siblings | None = None
 ) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the subfolders that they have, too."""
-    endings, siblings, found = _endings(choice), siblings or Siblings(), []
+    endings, siblings, found = endings_of(choice), siblings or Siblings(), []
     others = siblings.around(each.path for each in recordings)
     for each in recordings:
         last = Path(os.path.abspath(each.path)).parent.name
@@ -258,7 +258,8 @@ def read_in(
     return _read_each(found, choice)
 
 
-def _endings(choice: TranscriptOptions) -> tuple[str, ...]:
+def endings_of(choice: TranscriptOptions) -> tuple[str, ...]:
+    """Return the endings of the files that are looked for, in the order in which they are taken."""
     return TIERS if choice.tier else BESIDE[choice.labels]
 
 

@@ -34,6 +34,9 @@ REACH = (1500, 400)  # how far a band reaches from its middle line at first, in 
 # By how much a class is less probable than the best of its frame at most where misfits are sought, nats: one phone that
 # was said wrongly does not make its word another.
 WORST = 8.0
+# What a blank inside a word costs more than one between words where all words are placed, nats a frame: pauses are
+# between words, and a word whose first or last sound is not heard is not torn apart by one.
+INSIDE = 0.1
 PER_PHONE = 0.5  # what a stretch that is not in the transcript costs for each phone recognised in it, nats
 
 Watch = Callable[[str], None]
@@ -80,7 +83,7 @@ class Placement:
     Attributes
     ----------
     score : float
-        Log probability of the path, costs included; -inf if the transcript does not fit into the recording.
+        Log probability of the path, costs of misfits included; -inf if the transcript does not fit into the recording.
     classes : ndarray, shape = (n_frames,), int64
         The class of each frame; the blank in stretches without phones of the transcript.
     visits : tuple of Visit
@@ -217,8 +220,9 @@ def _placement(
     spoken = (kinds == Kind.phone) | (kinds == Kind.silence)
     classes = np.where(spoken, compiled.graph.column[path.states], BLANK).astype(np.int64)
     missing = [(int(frame), compiled.left_out[int(arc)]) for frame, arc in path.jumps if int(arc) in compiled.left_out]
+    inside = np.count_nonzero(compiled.graph.column[path.states] == posteriors.classes + 1)
     return Placement(
-        path.score,
+        path.score + INSIDE * inside,
         classes,
         tuple(_visits(compiled, posteriors, path, spoken)),
         tuple(_stretches(kinds)),
@@ -249,6 +253,7 @@ def _visits(
 def _deficits(compiled: CompiledTranscript, posteriors: Posteriors, path: GraphPath) -> NDArray[np.float64]:
     """Return by how much the best class of each frame is more probable than that of the path, shape (n_frames,)."""
     columns = compiled.graph.column[path.states]
+    columns = np.where(columns == posteriors.classes + 1, BLANK, columns)
     own: list[NDArray[Any]] = [np.zeros(0)]
     start = 0
     for rows in posteriors.blocks():
@@ -410,14 +415,15 @@ class Posteriors:
         return begins
 
     def with_any(self, per_phone: float, worst: float = np.inf) -> Callable[[int, int], Rows]:
-        """Return emissions with a column for any stretch of sound, which costs so much for each phone found in it.
+        """Return emissions with columns for any stretch of sound and for a blank inside a unit.
 
-        A class is at most by `worst` less probable than the best of its frame, nats.
+        A stretch costs so much for each phone found in it. A class is at most by `worst` less probable than the best of
+        its frame, nats.
         """
         column, least = self.best - np.float32(per_phone) * self.onsets, self.best - np.float32(worst)
 
         def emissions(start: int, stop: int) -> Rows:
             rows = np.maximum(self.read(start, stop), least[start:stop, None])
-            return np.column_stack([rows, column[start:stop]])
+            return np.column_stack([rows, column[start:stop], rows[:, BLANK] - np.float32(INSIDE)])
 
         return emissions

@@ -246,7 +246,8 @@ class CompiledTranscript(NamedTuple):
     Attributes
     ----------
     graph : StateGraph
-        Columns are classes of the net; the column after the last class is that of any stretch.
+        Columns are classes of the net; the column after the last class is that of any stretch, and the one after that
+        the blank inside a unit, where all units must be there: where some may be missing, a cost would leave out more.
     kind : ndarray, shape = (states,), int8
         A `Kind` each.
     unit : ndarray, shape = (states,), int32
@@ -428,14 +429,14 @@ class _Builder:
         return _Ends(tuple(phones), tuple(nodes), tuple(dict.fromkeys(gap for end in ends for gap in end.gaps)))
 
     def _unit(self, unit: Unit, at: _Junction, main: bool, is_repeated: bool) -> _Ends:
-        last = []
+        last, inner = [], BLANK if self.costs else self.any + 1
         number, self.units = self.units, self.units + 1
         encoded = list(dict.fromkeys(tuple(self.encode(phones)) for phones in unit.pronunciations))
         for variant, labels in enumerate(encoded):
             state, blank = -1, -1
             for place, label in enumerate(labels):
                 if place:
-                    blank = self._state(BLANK, Kind.blank, _free([state]), number)
+                    blank = self._state(inner, Kind.blank, _free([state]), number)
                 before = [(blank, 0.0, -1), *self._follow(label, [state])] if place else None
                 arcs = before or [(at.through, 0.0, -1), *self._follow(label, at.phones)]
                 state = self._state(label, Kind.phone, arcs, number, place)

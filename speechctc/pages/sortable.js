@@ -7,6 +7,7 @@ for (const table of document.querySelectorAll("table.all")) {
   const order = (k) => (heads[k].classList.contains("number") ? (a, b) => number(b, k) - number(a, k) : (a, b) => a.cells[k].textContent.localeCompare(b.cells[k].textContent, undefined, { numeric: true }));
 
   heads.forEach((head, k) => {
+    if (head.tagName !== "TH") return;
     const button = document.createElement("button");
     button.type = "button";
     button.className = "sort";

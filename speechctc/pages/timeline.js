@@ -103,4 +103,24 @@ export function connectTimeline(timeline) {
   audio.addEventListener("error", () => { timeline.querySelector(".unplayable").hidden = false; });
 }
 
+const PAPER = 640; // pixels of a line on paper
+
+// On paper nothing scrolls: a recording is shown in lines, which end where a phone does.
+function layOnPaper(strip) {
+  const edges = [...strip.querySelectorAll(".cell")].map((cell) => cell.offsetLeft);
+  const box = strip.parentElement, width = strip.offsetWidth;
+  for (let left = 0, right; left < width; left = right) {
+    const within = edges.filter((edge) => edge > left + PAPER / 2 && edge <= left + PAPER);
+    right = width - left <= PAPER ? width : within.length ? Math.max(...within) : left + PAPER;
+    const line = document.createElement("div"), copy = strip.cloneNode(true);
+    line.className = "paper";
+    line.style.width = `${right - left}px`;
+    copy.style.marginLeft = `${-left}px`;
+    line.append(copy);
+    box.before(line);
+  }
+}
+
 document.querySelectorAll(".timeline").forEach(connectTimeline);
+window.addEventListener("beforeprint", () => document.querySelectorAll(".scroll > .strip").forEach(layOnPaper));
+window.addEventListener("afterprint", () => document.querySelectorAll(".paper").forEach((line) => line.remove()));

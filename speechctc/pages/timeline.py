@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,7 +18,6 @@ from speechctc.pages.page import data_url
 
 STYLE, SCRIPT = "timeline.css", "timeline.js"  # files that a page with a timeline needs
 Kind = Literal["plain", "right", "substituted", "deleted", "inserted", "doubtful", "weak", "poor"]
-STRIP_WIDTH = 340  # most pixels of a piece: it fits on a telephone; on wider screens several are in a line
 NARROWEST, WIDEST = 150, 400  # pixels for a second
 LETTER, AROUND = 8.5, 6  # pixels of a letter, and of the space around a label
 FITTING = 0.8  # share of the labels that fit into their cells
@@ -61,40 +59,6 @@ class Tier:
 
 
 @dataclass(frozen=True)
-class Strip:
-    """A part of a recording that is shown in one line.
-
-    Attributes
-    ----------
-    start, end : float
-        Seconds from the recording's start.
-    picture : str
-        The spectrogram as a ``data:`` URL.
-    width : int
-        Pixels.
-    tiers : tuple of Tier
-        The cells that lie in this part, cut at its ends.
-    ticks : tuple of float
-        Times to label on the axis: the half seconds.
-    """
-
-    start: float
-    end: float
-    picture: str
-    width: int
-    tiers: tuple[Tier, ...]
-    ticks: tuple[float, ...]
-
-    def percent(self, seconds: float) -> str:
-        """Return where a moment lies, in per cent of the width, for CSS."""
-        return f"{100 * (seconds - self.start) / max(self.end - self.start, 1e-9):.3f}%"
-
-    def percent_wide(self, cell: Cell) -> str:
-        """Return the width of a cell, in per cent, for CSS."""
-        return f"{100 * (cell.end - cell.start) / max(self.end - self.start, 1e-9):.3f}%"
-
-
-@dataclass(frozen=True)
 class Timeline:
     """What the template ``timeline.html`` shows of a recording.
 
@@ -107,7 +71,13 @@ class Timeline:
     seconds : float
     sound : str
         The sound as a ``data:`` URL.
-    strips : tuple of Strip
+    width : int
+        Pixels; what is wider than the page scrolls.
+    pictures : tuple of (str, str)
+        The spectrogram, from left to right: a ``data:`` URL, and its width, for CSS; up to 20 s are in one.
+    tiers : tuple of Tier
+    ticks : tuple of float
+        Times to label on the axis: the half seconds.
     frequencies : tuple of (str, str)
         Labels of the frequency axis, and how far from the top they lie, for CSS.
     """
@@ -116,8 +86,15 @@ class Timeline:
     name: str
     seconds: float
     sound: str
-    strips: tuple[Strip, ...]
+    width: int
+    pictures: tuple[tuple[str, str], ...]
+    tiers: tuple[Tier, ...]
+    ticks: tuple[float, ...]
     frequencies: tuple[tuple[str, str], ...]
+
+    def percent(self, seconds: float) -> str:
+        """Return a time, from the start or of a length, in per cent of the width, for CSS."""
+        return f"{100 * seconds / max(self.seconds, 1e-9):.4f}%"
 
 
 def make_timeline(id: str, name: str, samples: NDArray[np.float32], rate: int, tiers: Sequence[Tier]) -> Timeline:
@@ -131,22 +108,20 @@ def make_timeline(id: str, name: str, samples: NDArray[np.float32], rate: int, t
     rate : int
         Hz.
     tiers : sequence of Tier
-        Those below the spectrogram, from top to bottom.
+        Those above the spectrogram, from top to bottom.
     """
     settings = SpectrogramSettings()
     seconds = len(samples) / rate
-    scale = pixels_per_second([cell for tier in tiers for cell in tier.cells])
-    starts = [[cell.start for cell in tier.cells] for tier in tiers]
-    strips = []
-    for start, end in pairwise(cuts(seconds, starts, STRIP_WIDTH / scale)):
-        part = samples[round(start * rate) : round(end * rate)]
-        picture = data_url(spectrogram_png(part, rate, settings), "image/png")
-        inside = tuple(Tier(tier.name, tuple(_within(tier.cells, start, end))) for tier in tiers)
-        width = max(round((end - start) * scale), 1)
-        ticks = tuple(k / 2 for k in range(int(np.ceil(2 * start)), int(np.floor(2 * end)) + 1))
-        strips.append(Strip(start, end, picture, width, inside, ticks))
+    width = max(round(seconds * pixels_per_second([cell for tier in tiers for cell in tier.cells])), 1)
+    drawn = spectrogram_pngs(samples, rate, settings)
+    shares = [min(PICTURE, columns_of(samples, rate) - PICTURE * k) for k in range(len(drawn))]
+    pictures = (
+        (data_url(png, "image/png"), f"{100 * share / sum(shares):.4f}%")
+        for png, share in zip(drawn, shares, strict=True)
+    )
+    ticks = tuple(k / 2 for k in range(int(np.floor(2 * seconds)) + 1))
     sound = data_url(ogg_opus(samples, rate), MEDIA_TYPE)
-    return Timeline(id, name, seconds, sound, tuple(strips), tuple(_kilohertz(settings)))
+    return Timeline(id, name, seconds, sound, width, tuple(pictures), tuple(tiers), ticks, tuple(_kilohertz(settings)))
 
 
 def _kilohertz(settings: SpectrogramSettings) -> Iterator[tuple[str, str]]:
@@ -159,32 +134,6 @@ def pixels_per_second(cells: Sequence[Cell]) -> int:
     """Return a scale at which most labels fit into their cells."""
     needed = [(LETTER * len(cell.label) + AROUND) / max(cell.end - cell.start, 0.01) for cell in cells]
     return round(float(np.clip(np.quantile(needed, FITTING), NARROWEST, WIDEST))) if needed else NARROWEST
-
-
-def cuts(seconds: float, starts: Sequence[Sequence[float]], longest: float) -> list[float]:
-    """Return where the pieces of a recording begin and end, seconds; they are cut where a word or phone starts.
-
-    Parameters
-    ----------
-    seconds : float
-    starts : sequence of sequence of float
-        Of the cells of each tier; the first tier that has one in the second half of a piece decides.
-    longest : float
-        Seconds of a piece.
-    """
-    places = [0.0]
-    while seconds - places[-1] > longest:
-        half, latest = places[-1] + longest / 2, places[-1] + longest
-        near = (max((each for each in tier if half < each <= latest), default=None) for tier in starts)
-        places.append(next((each for each in near if each is not None), latest))
-    return [*places, seconds]
-
-
-def _within(cells: Iterable[Cell], start: float, end: float) -> Iterator[Cell]:
-    """Yield the cells between two moments, cut at these."""
-    for cell in cells:
-        if cell.start < end and cell.end > start:
-            yield replace(cell, start=max(cell.start, start), end=min(cell.end, end))
 
 
 def ogg_opus(samples: NDArray[np.float32], rate: int) -> bytes:
@@ -207,7 +156,7 @@ def ogg_opus(samples: NDArray[np.float32], rate: int) -> bytes:
 
 
 COLUMNS_PER_SECOND = 200
-MAX_COLUMNS = 900
+PICTURE = 4000  # columns of a picture at most: browsers do not show pictures of any width
 ROWS = 120
 COLUMNS_AT_ONCE = 256  # to compute
 _EDGE = np.exp(-12.0)
@@ -241,14 +190,19 @@ class SpectrogramSettings:
     preemphasis: float = 6.0
 
 
-def spectrogram_png(
+def columns_of(samples: NDArray[np.float32], rate: int) -> int:
+    """Return how many columns the spectrogram of a recording has on a page: 200 for each second, at least one."""
+    return max(round(len(samples) / rate * COLUMNS_PER_SECOND), 1)
+
+
+def spectrogram_pngs(
     samples: NDArray[np.float32],
     rate: int,
     settings: SpectrogramSettings | None = None,
     columns: int | None = None,
     rows: int = ROWS,
-) -> bytes:
-    """Return the spectrogram of a recording as PNG, dark where there is energy.
+) -> list[bytes]:
+    """Return the spectrogram of a recording as PNG, dark where there is energy, in pictures that fit side by side.
 
     Parameters
     ----------
@@ -257,36 +211,49 @@ def spectrogram_png(
     rate : int
         Hz.
     settings : SpectrogramSettings, optional
+        What is black is the maximum of the whole recording.
     columns, rows : int
-        Size of the picture, pixels. Default of `columns`: 200 for each second, at most 900. The picture spans exactly
-        the recording: column ``k`` is centred at ``(k + 0.5) / columns`` of its duration.
+        Size of all pictures together, pixels. Default of `columns`: see `columns_of`. They span exactly the recording:
+        column ``k`` is centred at ``(k + 0.5) / columns`` of its duration. Each picture but the last has 4,000 columns.
     """
-    if columns is None:
-        columns = min(max(round(len(samples) / rate * COLUMNS_PER_SECOND), 1), MAX_COLUMNS)
+    columns = columns or columns_of(samples, rate)
     settings = settings or SpectrogramSettings()
-    levels = levels_db(samples, rate, settings, columns, rows)
-    return grey_png(shades(levels, levels.max(initial=-np.inf), settings.dynamic_range))
+
+    def levels() -> Iterator[NDArray[np.float64]]:  # twice, since those of an hour take 700 MB
+        for first in range(0, columns, PICTURE):
+            yield levels_db(samples, rate, settings, columns, rows, first, first + PICTURE)
+
+    most = max(float(each.max()) for each in levels())
+    return [grey_png(shades(each, most, settings.dynamic_range)) for each in levels()]
 
 
 def levels_db(
-    samples: NDArray[np.float32], rate: int, settings: SpectrogramSettings, columns: int, rows: int
+    samples: NDArray[np.float32],
+    rate: int,
+    settings: SpectrogramSettings,
+    columns: int,
+    rows: int,
+    first: int = 0,
+    last: int | None = None,
 ) -> NDArray[np.float64]:
     """Return the levels of a spectrogram, dB, shape = (rows, columns); the first row is the highest frequency.
 
-    Frequencies above half the rate, and columns of digital silence, are ``-inf``.
+    Frequencies above half the rate, and columns of digital silence, are ``-inf``. Of all columns, those from `first` to
+    `last` can be had alone.
     """
     window = gaussian(max(round(2 * settings.window_length * rate), 3))
-    half = len(window) // 2
-    padded = np.pad(np.asarray(samples, dtype=np.float64), (half, len(window)))
-    starts = ((np.arange(columns) + 0.5) / columns * len(samples)).astype(np.int64)
+    starts = ((np.arange(columns)[first:last] + 0.5) / columns * len(samples)).astype(np.int64) - len(window) // 2
+    begin, end = int(starts[0]), int(starts[-1]) + len(window)
+    part = np.asarray(samples[max(begin, 0) : end], dtype=np.float64)
+    padded = np.pad(part, (max(-begin, 0), max(end - max(begin, 0) - len(part), 0)))
     height = (settings.highest - settings.lowest) / rows
     hertz = settings.lowest + (np.arange(rows)[::-1] + 0.5) * height
     size = 1 << int(np.ceil(np.log2(max(len(window), rate / max(height, 1.0)))))
     bins = np.clip(np.rint(hertz / rate * size).astype(np.int64), 0, size // 2)
-    power = np.empty((rows, columns))
-    for first in range(0, columns, COLUMNS_AT_ONCE):
-        each = slice(first, first + COLUMNS_AT_ONCE)
-        frames = padded[starts[each, None] + np.arange(len(window))] * window
+    power = np.empty((rows, len(starts)))
+    for k in range(0, len(starts), COLUMNS_AT_ONCE):
+        each = slice(k, k + COLUMNS_AT_ONCE)
+        frames = padded[(starts[each] - begin)[:, None] + np.arange(len(window))] * window
         power[:, each] = np.abs(np.fft.rfft(frames, size)[:, bins].T) ** 2
     power[hertz > rate / 2] = 0
     with np.errstate(divide="ignore"):

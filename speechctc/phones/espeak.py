@@ -28,6 +28,15 @@ from speechctc.phones.languages import ALONE, LISTED, Voice, alias_note, find_vo
 _INDIC = map(chr, range(0x900, 0xE00))
 _WHOLE = {parts: letter for letter in _INDIC if len(parts := unicodedata.normalize("NFC", letter)) == 2}
 _WHOLE |= dict(zip("।॥۔،؛؟", "...,;?", strict=True))
+# From and to which characters Unicode has forms of others: digraphs of Dutch, Afrikaans and Croatian, Roman numbers,
+# ligatures, wide and mathematical letters.
+_FORMS = [
+    *("\u0132\u0133", "\u0149\u0149", "\u01c4\u01cc", "\u01f1\u01f3", "\u2160\u217f"),
+    *("\ufb00\ufb17", "\uff01\uff5e", "\U0001d400\U0001d7ff"),
+]
+# Letters of Arabic's script that a language writes otherwise, and of which eSpeak NG leaves words' beginnings out.
+_SAME_LETTERS = {"ar": str.maketrans("کی", "كي"), "ur": str.maketrans("كيىه", "کییہ")}
+_APOSTROPHE = re.compile("ʼ|(?<=\\w)[`´′](?=\\w)")
 _DOTTED = re.compile("|".join(_WHOLE) + r"|(?<!\S)\.(?=[ؠ-ۓ])")
 
 LONGEST = 2000  # characters that eSpeak NG reads at once
@@ -340,7 +349,7 @@ class Reader:
             eSpeak NG fails at the text.
         """
         words, start = list[SpokenWord](), 0
-        for piece in _pieces(readable(text)):
+        for piece in _pieces(readable(text).translate(_SAME_LETTERS.get(self.language.partition("-")[0], {}))):
             words += [word._replace(character=word.character + start) for word in self._read(piece)]
             start += len(piece)
         return words
@@ -383,9 +392,20 @@ def readable(text: str) -> str:
 
     Letters with a dot below, which Unicode's NFC takes apart, are one: eSpeak NG spells words with two, or loses their
     vowels. Dandas and the marks of Arabic's script become those of Latin's, and a dot before a word written from the
-    right a space: eSpeak NG says the names of some.
+    right a space. An apostrophe that is a letter, and accents between letters, become the plain one. Digraphs, wide
+    letters and the ligatures of texts from PDF become letters. eSpeak NG says the names of some, and leaves some out.
     """
-    return _DOTTED.sub(lambda found: _WHOLE.get(found[0], " "), "".join(map(_visible, text)))
+    if text.isascii() and text.isprintable():  # most words of a dictionary
+        return _APOSTROPHE.sub("'", text) if "`" in text else text
+    text = "".join(map(_plain, text))
+    return _DOTTED.sub(lambda found: _WHOLE.get(found[0], " "), _APOSTROPHE.sub("'", text))
+
+
+def _plain(letter: str) -> str:
+    """Return a character that can be read: of ligatures, wide and mathematical letters the plain ones."""
+    if any(each[0] <= letter <= each[1] for each in _FORMS):
+        letter = unicodedata.normalize("NFKC", letter)
+    return letter if len(letter) > 1 else _visible(letter)
 
 
 def _visible(letter: str) -> str:

@@ -6,6 +6,7 @@ them; between other brackets there is no word, but in a phrase ``<so and so>`` o
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,7 +44,7 @@ _PAIR = re.compile(r"<(?P<name>[^\W\d]\w*)(?:\s[^<>]*)?>(?P<inside>.*?)</(?P=nam
 _KNOWN = "|".join(sorted(re.escape(name) for name in EVENTS | PAUSES_IN_BRACKETS | {"unk", "spn"}))
 _LETTER = "[0-9A-Za-z\u00c0-\u02af\u0370-\u052f]"  # of a script with spaces: w[hile] and a(n) are words
 _SPAN = re.compile(
-    rf"[\[{{<](?:{_KNOWN})[\]}}>]|(?<!{_LETTER})(?:\(\([^()|]*\)\)|\([^()|]*\)|\[[^\[\]|]*\]|\{{[^{{}}|]*\}}|<[^<>|]*>"
+    rf"[\[{{<](?:{_KNOWN})[\]}}>]|[\[<]\d{{1,3}}:\d\d(?::\d\d)?(?:[.,]\d+)?[\]>]|(?<!{_LETTER})(?:\(\([^()|]*\)\)|\([^()|]*\)|\[[^\[\]|]*\]|\{{[^{{}}|]*\}}|<[^<>|]*>"
     rf"|\#\d\d?:\d\d(?::\d\d)?(?:[-.,]\d+)?\#|\*+[^\W*][^*|()\n]*(?<=\S)\*+)(?!{_LETTER})",
     re.IGNORECASE,
 )
@@ -55,6 +56,8 @@ _LONG_PAUSE = re.compile(r"pause (?:\w+=\S+|[\d.,]+ ?\w{0,3})")  # [pause 2.5 s]
 _BOTH_SIDES = re.compile(r"^([A-Z@%]{1,5})\b(.*)\1$")  # <X so and so X>
 _WIDE = str.maketrans("（）［］【】｛｝＜＞", "()[][]{}<>")
 _TIME = re.compile(r"[\[<({#]?\d{1,2}:\d\d(?::\d\d)?(?:[-.,]\d+)?(?:\s*-+>?\s*\d{1,2}:\d\d[\d:.,]*)?[\])>}#]?")
+_ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[a-zA-Z]{2,8});")  # of HTML, which texts from pages have
+_TIME_ALONE = re.compile(r"^[ \t]*(\d{1,2}:\d\d(?::\d\d)?)[ \t]*$", re.MULTILINE)  # as YouTube shows transcripts
 _LINE = re.compile(
     rf"^([ \t]*(?:{_TIME.pattern}[ \t]+)?)([^\W_*]*[*\w][^:\n\[\](){{}}<>|]{{0,30}})(?::(?=\s|$)|：)", re.MULTILINE
 )
@@ -87,18 +90,20 @@ class NonSpeech:
 
         Lines may begin with who speaks: ``INT:``, ``SPEAKER 1:``, or a name that most lines begin with.
         """
+        text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)
         tokens = text.split() if self._is_plain(text) else self._told(text)
         self.found["word"].update(line for line in map(str.strip, text.splitlines()) if line.lower() in _MAY_BE_NONE)
         return tokens
 
     def _is_plain(self, text: str) -> bool:
         """Return whether a text has nothing that may be taken out."""
-        return not self._ignored and _ANY_SIGN.search(text) is None
+        return not self._ignored and _ANY_SIGN.search(text) is None and _TIME_ALONE.search(text) is None
 
     def _told(self, text: str) -> list[str]:
         """Return the words of a text; several noises in a row are one."""
         tokens: list[str] = []
-        for token in self._pieces(_PAIR.sub(self._inside, self._without_speakers(nfc(text.translate(_WIDE))))):
+        text = self._without_times(nfc(text.translate(_WIDE)))
+        for token in self._pieces(_PAIR.sub(self._inside, self._without_speakers(text))):
             if token != ANY or tokens[-1:] != [ANY]:
                 tokens.append(token)
         return tokens
@@ -179,6 +184,13 @@ class NonSpeech:
         name = match["name"]
         self.found["mark"][f"<{name}>"] += 1
         return f" {match['inside']} "
+
+    def _without_times(self, text: str) -> str:
+        """Return a text without lines that are a time, if it has several."""
+        if len(times := _TIME_ALONE.findall(text)) > 1:
+            self.found["mark"].update(times)
+            text = _TIME_ALONE.sub("", text)
+        return text
 
     def _without_speakers(self, text: str) -> str:
         """Return a text without the names of who speaks at the beginning of its lines."""

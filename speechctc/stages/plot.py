@@ -11,7 +11,7 @@ from speechctc.core import files, written
 from speechctc.core.errors import InputError, plural, with_extra
 from speechctc.pages import figures
 from speechctc.pages.figures import draw_curves, image_format
-from speechctc.training.runs import Run
+from speechctc.training.runs import EPOCH_NUMBERS, Run
 
 SHARE = 0.02  # of the time, at most, for drawing
 MIN_EPOCHS = 2  # epochs
@@ -46,13 +46,9 @@ def read_epochs(folder: Path) -> list[dict[str, Any]]:
     if not run.metrics.exists():
         what = "no metrics.jsonl in it" if folder.is_dir() else "no such folder"
         raise InputError(f"{folder}: {what}", "name the folder of a run, such as runs/demo")
-    epochs = run.epochs()
-    needed = {"epoch", "loss", "dev_loss", "dev_per", "blank_share", "lr"}
+    epochs = run.epochs(EPOCH_NUMBERS)
     if not epochs:
         raise InputError(f"{run.metrics}: no epoch in it", "wait for the first epoch to end")
-    for number, epoch in enumerate(epochs, start=1):
-        if not all(isinstance(epoch.get(key), int | float) for key in needed):
-            raise InputError(f"{run.metrics}, line {number}: not an epoch's record", "restore it, or leave the run out")
     return epochs
 
 

@@ -21,8 +21,8 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.edits import DIMENSIONS, Confusions, Edit, align, phonetic_order
 from speechctc.metrics.per import ProtocolScore
 from speechctc.pages import timeline
-from speechctc.pages.page import render_page
-from speechctc.pages.timeline import Cell, Kind, Tier, Timeline, make_timeline
+from speechctc.pages.page import data_url, render_page
+from speechctc.pages.timeline import MEDIA_TYPE, Cell, Kind, Tier, Timeline, make_timeline, ogg_opus
 from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.label_rules import Folding
 from speechctc.stages.evaluate import Evaluation, score_of, scores_by
@@ -37,6 +37,7 @@ TITLES = {
 }
 
 PAGE_RATE = 16000  # Hz, of the sound on pages
+MOST_SOUND = 6_000_000  # bytes of the page for sounds of the list: some 25 minutes; of more, the rest are links
 _SAID_OF_REFERENCE = {"right": "right", "deleted": "deleted", "substituted": "recognised as"}
 _SAID_OF_HYPOTHESIS = {"right": "right", "inserted": "inserted", "substituted": "instead of"}
 
@@ -60,13 +61,17 @@ def write_report(
     recogniser : Recogniser
         The model that decoded it; it also places references in time that have no times.
     examples : int
-        How many of the worst, of the typical and of the best utterances to show with their sound.
+        How many of the worst, of the typical and of the best utterances to show with spectrogram and sound. If 0, the
+        page has no sound; else the others can be heard in the list (see `sounds`).
     reporter : Reporter
         Receives the errors of recordings that can no longer be read.
     """
     counts = confusions(scored)
     ranked = sorted(scored.results, key=lambda result: (-result.counts.rank, result.utterance.id))
     shown = _examples(scored, recogniser, examples, reporter)
+    with_sound = {example.result.number for part in shown.values() for example in part}
+    listed = [result for result in ranked if result.number not in with_sound] if examples else []
+    heard = sounds(listed, reporter)
     values: dict[str, Any] = {
         "model": recogniser.about,
         "evaluation": evaluation,
@@ -79,13 +84,17 @@ def write_report(
         "bins": reliability_bins(*scored.marks[:2]),
         "examples": shown,
         "titles": TITLES,
-        "with_sound": {example.result.number for part in shown.values() for example in part},
+        "with_sound": with_sound,
+        "sounds": heard,
+        "linked": sum(not each.startswith("data:") for each in heard.values()),
         "utterances": ranked,
         "studio_command": studio_command,
         "marked": lambda result: marked(result, scored),
     }
     title = f"How well the model does on {evaluation.split}: {evaluation.counts.to_text(1)} PER"
-    return render_page("report.html", title, values, [timeline.STYLE, "report.css"], [timeline.SCRIPT, "sortable.js"])
+    return render_page(
+        "report.html", title, values, [timeline.STYLE, "report.css"], [timeline.SCRIPT, "sortable.js", "clips.js"]
+    )
 
 
 def _examples(scored: ScoredSplit, recogniser: Recogniser, most: int, reporter: Reporter) -> dict[str, list[Example]]:
@@ -100,6 +109,42 @@ def _examples(scored: ScoredSplit, recogniser: Recogniser, most: int, reporter: 
         else:
             shown[reason].append(example)
     return shown
+
+
+def sounds(results: Sequence[ScoredUtterance], reporter: Reporter) -> dict[int, str]:
+    """Return the sounds of utterances by their numbers: ``data:`` URLs, and links to the files once those are too long.
+
+    Parameters
+    ----------
+    results : sequence of ScoredUtterance
+        The first ones are put into the page, as many as fit into 6 MB.
+    reporter : Reporter
+        Receives the errors of recordings that can no longer be read; these have no sound.
+    """
+    found, size = dict[int, str](), 0
+    clips = map_in_threads(_clip, results)
+    for result, clip in reporter.track("adding sounds", zip(results, clips, strict=True), len(results)):
+        if isinstance(clip, InputError):
+            reporter.warn(str(clip))
+            continue
+        size += len(clip)
+        if size > MOST_SOUND:
+            break
+        found[result.number] = clip
+    ended = size > MOST_SOUND
+    return found | {each.number: _link(each.utterance) for each in results if ended and each.number not in found}
+
+
+def _clip(result: ScoredUtterance) -> str:
+    one = result.utterance
+    samples, _ = sound_file.read(one.audio, PAGE_RATE, one.channel, one.stretch)
+    return data_url(ogg_opus(samples, PAGE_RATE), MEDIA_TYPE)
+
+
+def _link(utterance: Utterance) -> str:
+    """Return the address of the recording on this machine, at the stretch that is the utterance."""
+    at = f"#t={utterance.stretch[0]:.2f},{utterance.stretch[1]:.2f}" if utterance.stretch else ""
+    return utterance.audio.resolve().as_uri() + at
 
 
 def marked(result: ScoredUtterance, scored: ScoredSplit) -> list[tuple[str, str, str]]:

@@ -63,7 +63,7 @@ class Start:
     case : str
         What start.txt tells apart: ``"config"``, or ``"no torch"`` where torch is not installed; or why there is none:
         ``"unlabelled"``, the labels are ``"words"`` of no known language or ``"drafts"`` of `speechctc decode`, there
-        is only ``"test"`` or ``"no dev"``, a table to ``"mend"``, TextGrids ``"elsewhere"``, or ``"transcripts"`` that
+        is only ``"test"`` or ``"no dev"``, a table to ``"mend"``, labels ``"elsewhere"``, or ``"transcripts"`` that
         are not read.
     """
 

@@ -105,7 +105,7 @@ class Document:
             what = f"{self.recording}: its labels would be in {named_after.name}, which is that of {other.name}"
             raise InputError(what, "rename one of the recordings")
         lines = Journal(self.recording.with_name(self.recording.name + journal.ENDING))
-        seen, history = [_stamp(path) for path in (lines.path, grid_path)], History()
+        seen, history = [version(path) for path in (lines.path, grid_path)], History()
         for number, entry in enumerate(lines.read(), start=1):
             try:
                 history.apply(entry)
@@ -124,7 +124,7 @@ class Document:
     def is_outdated(self) -> bool:
         """Return whether another program changed the journal, the TextGrid or the recording."""
         with self._lock:
-            on_disk = [_stamp(path) for path in (self.journal.path, self.grid_path)]
+            on_disk = [version(path) for path in (self.journal.path, self.grid_path)]
             return self._seen != on_disk or self.version != version(self.recording)
 
     def _read_grid(self, path: Path, history: History) -> tuple[Grid, tuple[bytes, str] | None]:
@@ -282,7 +282,7 @@ class Document:
             self._load()
             raise Conflict from None
         splice = self._history.apply(entry)  # at once: from here on, the line counts
-        self._seen[0] = _stamp(self.journal.path)
+        self._seen[0] = version(self.journal.path)
         return splice
 
     def put_recognised(self, result: Recognition) -> None:
@@ -356,7 +356,7 @@ class Document:
             if found not in self._history.wrote and written.changed([self.grid_path]):
                 keep_copy(self.grid_path)
             is_known = files.put_if_known(draft, self.grid_path, lambda displaced: digest(displaced) == found)
-            self._seen[1] = _stamp(self.grid_path)
+            self._seen[1] = version(self.grid_path)
         if not is_known:
             what = f"{self.grid_path}: was restored, or changed by another program, and is left as it is"
             fix = f"open the recording again to see it; your corrections are in {self.journal.path.name}"
@@ -482,15 +482,6 @@ def refuse_odd_grid(path: Path) -> None:
     """
     if not path.is_symlink():
         written.refuse_odd(path)
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return what tells whether another program changed a file: its time and size; None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 def digest(path: Path) -> str:

@@ -97,13 +97,14 @@ class Folder:
             with self._lock:
                 self.change += 1
                 self._listed = self.change
+        new = [name for name in recordings if name not in self._rows]
+        self._rows |= {name: {"state": "reading", "change": 1} for name in new}
         self.recordings = recordings
         if away and not self.recordings:
             raise InputError(f"{self.path}: only links to recordings outside of it", "name the folder they lie in")
         siblings = Siblings()
-        for name in self.recordings:
-            if name not in self._rows:
-                self._threads.submit(self.refresh, name, siblings)
+        for name in new:
+            self._threads.submit(self.refresh, name, siblings)
 
     def document(self, name: str, again: bool = False) -> Document:
         """Return the labels of a recording; `again`: read them once more if another program changed them on the disk.
@@ -243,7 +244,7 @@ class Folder:
         and those that cannot be read.
         """
         since = 0 if self.is_whole(since) else since
-        states = {name: self._rows.get(name, {"state": "reading", "change": 1}) for name in self.recordings}
+        states = {name: self._rows[name] for name in self.recordings}
         rows = [{"name": name, **row} for name, row in states.items() if row["change"] > since]
         for row in rows:
             if problem := self.problems.get(row["name"]):

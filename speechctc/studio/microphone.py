@@ -236,9 +236,7 @@ class Listener:
 
     def _listen(self) -> None:
         if self._before is not None:
-            with self._before._changed:
-                self._before._ended = True
-                self._before._changed.notify()
+            self._before.end()
             self._before._thread.join()
             self._before = None
         try:

@@ -159,7 +159,7 @@ class Routes:
             "place": lambda request, body: studio.place(_name(request), body),
             "recognise": lambda request, body: studio.recognise(body.get("names")),
             "recognise/stop": lambda request, body: studio.stop_recognising(body.get("names")),
-            "look": lambda request, body: studio.look(),
+            "look": lambda request, body: studio.folder.scan(),
             "train": lambda request, body: studio.train(_number(body.get("minutes"))),
             "stop": lambda request, body: studio.training.stop(),
             "model": lambda request, body: studio.choose_model(int(_number(body.get("round")))),

@@ -42,9 +42,12 @@ LIMITS = {"window": (0.001, 0.1), "highest": (500.0, 24000.0), "dynamic_range": 
 
 
 def version(path: Path) -> str:
-    """Return what differs once another recording lies at this place: time and size; ``""`` if none does."""
-    status = path.stat() if path.exists() else None
-    return f"{status.st_mtime_ns}-{status.st_size}" if status else ""
+    """Return what differs once another file lies at this place: time and size; ``""`` if none does."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ""
+    return f"{status.st_mtime_ns}-{status.st_size}"
 
 
 class Waveform:

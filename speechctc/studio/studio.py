@@ -56,7 +56,6 @@ class Studio:
         self.folder = Folder(path)
         self.training = Training(path)
         self.first_model = model
-        self.message = ""  # the last thing that the training has to say
         first = model or self.training.chosen
         self.engine = Engine(first, partial(launch, only=(first, wanted)) if wanted else launch, say)
         self.recognitions = Recognitions(self.engine, self.folder.put_recognised)
@@ -66,8 +65,8 @@ class Studio:
 
         The rows of the list are those that changed after the change with the number `since`.
         """
-        self._take_new_model()
         status = self.training.status()
+        self._take_new_model(status)
         return {
             "folder": str(self.folder.path),
             "place": str(self.folder.path.resolve()),
@@ -88,13 +87,12 @@ class Studio:
             "recognising": self.recognitions.status(),
             "problems": dict(self.recognitions.problems),
             "training": {key: value for key, value in status.items() if key != "process"},
-            "message": self.message,
         }
 
-    def _take_new_model(self) -> None:
-        if (new := self.training.new_model()) is None:
+    def _take_new_model(self, status: Mapping[str, Any]) -> None:
+        if not self.training.is_new(status):
             return
-        model, self.message = new
+        model = self.training.better_model(status)
         current = Path(self.engine.about.get("folder", ""))
         inside = current.is_relative_to(self.training.folder)
         self.training.choose(model or (current if inside else None))
@@ -233,9 +231,7 @@ class Studio:
         """
         if names is None:
             names = [row["name"] for row in self.folder.rows() if row["state"] == "new"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise InputError("the request names no recordings", "open the page again")
-        for name in names:
+        for name in _names(names):
             document = self.folder.document(name, again=True)
             if document.state != "corrected":
                 self.recognitions.add(name, document.recording)
@@ -255,16 +251,9 @@ class Studio:
         InputError
             These are no names.
         """
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise InputError("the request names no recordings", "open the page again")
-        for name in names:
+        for name in _names(names):
             self.recognitions.stop(name)
         return {"recognising": self.recognitions.status()}
-
-    def look(self) -> dict[str, Any]:
-        """Look for new recordings in the folder."""
-        self.folder.scan()
-        return self.overview()
 
     def train(self, minutes: float) -> None:
         """Train the model in use on all corrected recordings.
@@ -276,7 +265,6 @@ class Studio:
         """
         if not self.engine.about:
             raise InputError(self.engine.problem or "the model is not loaded yet", "wait a moment")
-        self.message = ""
         names = [row["name"] for row in self.folder.rows() if row["state"] == "corrected"]
         documents = {name: self.folder.document(name) for name in sorted(names)}
         about = self.engine.about
@@ -330,6 +318,13 @@ def _runs(phones: tuple[Phone, ...], first: int, last: int) -> list[tuple[int, i
         runs.append((first, end))
         first = end
     return runs
+
+
+def _names(names: Any) -> list[str]:
+    """Return the names of recordings that a request has, checked."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError("the request names no recordings", "open the page again")
+    return names
 
 
 def revision_of(request: Mapping[str, Any]) -> int:

@@ -245,21 +245,19 @@ class Training:
         looked_at = self._rounds()[: -1 if self.is_running() else None]
         files.write_json(self.folder / "studio.json", {"model": name, "round": max(looked_at, default=0)})
 
-    def new_model(self) -> tuple[Path | None, str] | None:
-        """Return the model to use from now on after a round has ended, and a line on it; None if nothing is new.
-
-        It is the round's, unless that made more errors on the recordings held out than the one before; then it is None.
-        """
-        state = self.status()
+    def is_new(self, state: Mapping[str, Any]) -> bool:
+        """Return whether the last round, of which this is the `status`, made a model, and none was chosen since."""
         number, looked_at = state.get("round", 0), self._kept("round")
         looked_at = looked_at if isinstance(looked_at, int) else 0
-        model = self._round(number) / "run" / "best"
-        if state.get("state") != "done" or number <= looked_at or not (model / "checkpoint.json").exists():
-            return None
+        return state.get("state") == "done" and number > looked_at and (self._best(number) / "checkpoint.json").exists()
+
+    def better_model(self, state: Mapping[str, Any]) -> Path | None:
+        """Return the model of the last round; None if it made more errors on what was held out than the one before."""
         before, after = state.get("before"), state.get("after")
-        if before and after and after["per"] > before["per"]:
-            return None, "the model before is kept in use, as it makes fewer errors on what was held out"
-        return model, "the new model is in use; the one before is kept"
+        return None if before and after and after["per"] > before["per"] else self._best(state["round"])
+
+    def _best(self, number: int) -> Path:
+        return self._round(number) / "run" / "best"
 
     def models(self) -> list[dict[str, Any]]:
         """Return the models that rounds made: number, folder and PER after, where it was measured."""

@@ -47,6 +47,9 @@ MAY_CHANGE = tuple(
 REPORTED_KEYS = tuple("train.epochs train.minutes train.patience train.finetune decode score".split())
 
 
+# Numbers of every epoch of a net's training, in its log.
+EPOCH_NUMBERS = ("step", "loss", "dev_loss", "dev_per", "blank_share", "lr")
+
 Draw: TypeAlias = Callable[[Sequence[dict[str, Any]], bool], None]
 
 
@@ -100,7 +103,7 @@ class Run:
             if self.config.exists():
                 note = self._check_same(config, self._stored_config())
             self._stored_record()
-            self.epochs()
+            self.epochs(EPOCH_NUMBERS)
             self._check_last()
         return f"{self.folder}: no run there yet: a new one begins" if resume and not self._is_saved() else note
 
@@ -228,8 +231,8 @@ class Run:
         with suppress(InputError):  # a damaged log was reported before
             self._draw(self.epochs(), True)
 
-    def epochs(self) -> list[dict[str, Any]]:
-        """Return the logged epochs.
+    def epochs(self, numbers: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Return the logged epochs, each with these numbers.
 
         Raises
         ------
@@ -239,13 +242,14 @@ class Run:
         if not self.metrics.exists():
             return []
         lines = files.readable(self.metrics, files.MOST_JSON).read_bytes().splitlines()
-        return [self._epoch(number, line) for number, line in enumerate(lines, start=1)]
+        return [self._epoch(number, line, numbers) for number, line in enumerate(lines, start=1)]
 
-    def _epoch(self, number: int, line: bytes) -> dict[str, Any]:
+    def _epoch(self, number: int, line: bytes, numbers: Sequence[str]) -> dict[str, Any]:
         with suppress(ValueError, RecursionError):
             entry = json.loads(line)
             if isinstance(entry, dict) and type(entry.get("epoch")) is int:
-                return entry
+                if all(isinstance(entry.get(key), int | float) for key in numbers):
+                    return entry
         what = f"{self.metrics}, line {number}: not an epoch's record"
         raise InputError(what, "mend the line, or move the file away")
 

@@ -63,6 +63,19 @@ def test_a_folder_with_phones_beside_each_recording(speechctc: Command, here: Pa
     assert "none.wav: no such file; check the path" in speechctc("align", "none.wav").err
 
 
+def test_transcripts_of_a_folder_that_are_not_read_are_named(speechctc: Command, here: Path) -> None:
+    (here / "in").mkdir()
+    (here / "labels").mkdir()
+    for name in "xy":
+        write_song(here / "in" / f"{name}.wav", ["low", "top"])
+    for name in ("x.lab", "x.txt", "y.txt", "z.txt", "w.TextGrid"):
+        (here / "labels" / name).write_text("low top")
+    done = speechctc("align", "in", "--transcripts", "labels", "--format", "tsv")
+    assert done.status == 0 and "recording of their name: 2 (labels/w.TextGrid, labels/z.txt)" in done.err
+    assert "as others of their names are: 1 (labels/x.txt)" in done.err
+    assert "of their name" not in speechctc("align", "in/x.wav", "--transcripts", "labels", "--format", "tsv").err
+
+
 def test_a_table_of_transcripts(speechctc: Command, here: Path) -> None:
     (here / "audio").mkdir()
     for name in "xy":

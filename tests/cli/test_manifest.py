@@ -256,3 +256,22 @@ def test_two_runs_do_not_write_one_manifest_and_others_files_are_no_manifests(
     assert "mine.jsonl, line 1: not of a manifest" in said and Path("mine.jsonl").read_text().startswith('{"id"')
     assert "--manifest FILE too" in one_line_error(speechctc("decode", "talks", "--resume"))
     assert "standard input" in one_line_error(speechctc("decode", "-", "--manifest", "new.jsonl"))
+
+
+def test_who_interrupts_a_run_is_told_how_it_goes_on(
+    speechctc: Command, talks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["decode", "talks", "--format", "tsv", "--out", "all.tsv", "--manifest", "run.jsonl"]
+    add = Manifest.add
+
+    def interrupted(self: Manifest, recording: Recording, *more: Any, **named: Any) -> None:
+        add(self, recording, *more, **named)
+        if recording.name.name == "b":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "add", interrupted)
+        done = speechctc(*words)
+    assert done.status == 130 and "speechctc: run.jsonl has what is done" in done.err and "--resume" in done.err
+    assert speechctc(*words, "--resume").status == 0
+    assert [each["name"] for each in lines()] == [*"abcd"]

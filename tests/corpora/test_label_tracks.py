@@ -110,3 +110,21 @@ def test_what_looks_like_phones() -> None:
     assert not are_phones([*phones, Interval(0.5, 0.6, "two words")])
     assert not are_phones([each._replace(end=each.end + 1) for each in phones])
     assert not are_phones([each._replace(label="sister") for each in phones])
+
+
+def test_the_speakers_of_a_file_of_stm_are_speakers(folder: Path) -> None:
+    for name in ("anna/a.txt", "anna/b.lab"):
+        (folder / name).unlink()
+    Path("d.dict").write_text("my m ay\nsister s ih s t er\n")
+    soundfile.write(folder / "otto/c.wav", np.zeros(32000), 16000)
+    lines = [
+        "c 1 ben 0.0 0.5 <o,f0,male> my",
+        "c 1 cleo 0.5 1.0 sister",
+        "c 1 ben 1.0 1.4 sister",
+        "c 1 cleo 1.4 1.9 my",
+    ]
+    (folder / "otto/c.stm").write_text("\n".join(lines))
+    found = survey(folder, ["corpus.dictionary=d.dict", "corpus.max_gap=0.1"])
+    said = {(each.speaker, each.stretch[0] if each.stretch else 0.0, each.phones[0]) for each in found.utterances}
+    assert {(speaker, phone) for speaker, _, phone in said} == {(s, p) for s in ("ben", "cleo") for p in "ms"}
+    assert found.corpus is not None and not any("of one name" in each for each in found.corpus.warnings)

@@ -111,14 +111,17 @@ def test_the_recordings_beside_supervisions_are_read() -> None:
     assert len(found.utterances) == 1 and not unread(found)
 
 
-def test_textgrids_in_a_folder_of_their_own_are_named_with_their_recordings() -> None:
-    for name in "ab":
-        write(f"c/textgrid/{name}.TextGrid", GRID)
-    write("c/textgrid/x.TextGrid", GRID)
+LABELS = {"TextGrid": GRID, "lab": "0 2000000 a\n2000000 4000000 p\n", "stm": "a 1 s 0.0 0.5 hello\nb 1 s 0.0 0.5 so\n"}
+
+
+@pytest.mark.parametrize("ending", LABELS)
+def test_labels_in_a_folder_of_their_own_are_named_with_their_recordings(ending: str) -> None:
+    for name in "abx":
+        write(f"c/labels/{name}.{ending}", LABELS[ending])
     found = survey(Path("c"))
-    (note,) = [note for note in found.notes if "TextGrids" in note]
-    assert "2 of 3 TextGrids have the name of a recording in another folder" in note and "c/wav/a.wav" in note
-    assert found.case == "elsewhere" and not unread(found)
+    (note,) = [note for note in found.notes if "in another folder" in note]
+    assert f"(2, such as c/labels/a.{ending} of c/wav/a.wav)" in note and found.case == "elsewhere"
+    assert not unread(found) or ending == "lab"
 
 
 @pytest.mark.parametrize("splits", [["train"], ["train", "test"]])

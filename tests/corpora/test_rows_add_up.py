@@ -538,9 +538,10 @@ def test_rows_that_are_left_out_for_their_labels_are_counted_too() -> None:
     assert [len(corpus.splits[split]) + len(corpus.rejected[split]) for split in ("train", "dev")] == [3, 2]
 
 
-def test_a_column_of_splits_is_before_folders() -> None:
+@pytest.mark.parametrize("name", ["subset", "set", "Fold", "data_split"])
+def test_a_column_of_splits_is_before_folders(name: str) -> None:
     Path("t.csv").write_text(
-        "audio,words,subset\na.wav,lo,train\nb.wav,hi,Validation\nc.wav,lo hi,TEST\nd.wav,hi lo,train\n"
+        f"audio,words,{name}\na.wav,lo,train\nb.wav,hi,Validation\nc.wav,lo hi,TEST\nd.wav,hi lo,train\n"
     )
     corpus = read("t.csv", "corpus.tables.dev=t.csv", "corpus.tables.test=t.csv", split="train")
     assert [list(used(corpus, split)) for split in ("train", "dev", "test")] == [["a", "d"], ["b"], ["c"]]

@@ -16,6 +16,7 @@ from speechctc.audio.recordings import find_recordings
 from speechctc.audio.tracks import Track
 from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
+from speechctc.core.text_files import read_text
 from speechctc.corpora.corpus import SPLITS, Corpus
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.table_rows import read_table
@@ -241,6 +242,13 @@ def test_tables_in_other_encodings(recordings: Path, encoding: str) -> None:
     assert {u.phones for split in SPLITS for u in corpus.splits[split]} == {("x", "é"), ("é", "x")}
     said = "train.csv, line 2: not UTF-8, read as Windows-1252 (it says 'é'); if that is wrong, save the file as UTF-8"
     assert (said in "".join(corpus.warnings)) == (encoding == "cp1252")
+
+
+def test_a_wrong_encoding_is_seen_in_the_words_that_are_shown(recordings: Path) -> None:
+    path = recordings / "train.csv"
+    path.write_bytes("audio,words\na.wav,Poté na poté\nb.wav,většinu řekl potě\n".encode("cp1250"))
+    _, note = read_text(path)
+    assert "line 2: not UTF-8, read as Windows-1252 (it says 'Poté', 'vìtšinu', 'øekl'); if" in note
 
 
 def test_a_phone_written_in_two_ways_is_one(recordings: Path) -> None:

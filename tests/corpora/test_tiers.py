@@ -565,3 +565,17 @@ def test_signs_that_are_not_seen_do_not_make_other_phones(tmp_path: Path) -> Non
     corpus = read(tmp_path)
     assert [each.phones for each in corpus.utterances()] == [("a", "t", "a")]
     assert any("not seen" in each and "(2): a, t" in each for each in corpus.warnings)
+
+
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [
+        ("SIL AH0_B T_E b_B ae_I th_E", "AH0_B (1), T_E (1), ae_I (1), b_B (1), th_E (1)"),
+        ("a_B a t a_H", ""),
+        ("a_B e_B t", ""),
+    ],
+)
+def test_places_in_words_are_named(labels: str, named: str) -> None:
+    counts = Counter(labels.split())
+    found = [each for each in doubtful_labels(counts, counts) if "as Kaldi writes them" in each]
+    assert len(found) == bool(named) and all(named in each for each in found)

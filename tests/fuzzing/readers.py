@@ -297,7 +297,8 @@ def _rounds() -> None:
     training = Training(Path("talks"))
     state = training.status()
     json.dumps([state, training.models(), str(training.chosen)])
-    training.new_model()
+    if training.is_new(state):
+        training.better_model(state)
     training.is_running()
     assert training._process_of(state) is None
 

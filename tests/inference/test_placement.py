@@ -121,6 +121,20 @@ def test_one_phone_that_was_said_otherwise_makes_no_word_another(sure: float) ->
         assert [unit for _, unit in found.missing] == ([9] if is_other else []), (word, found.missing)
 
 
+def test_a_sound_that_is_not_heard_is_placed_beside_its_word_and_not_across_a_pause() -> None:
+    """The last sound of a word is not said, then there is a long pause; the log probability is as without the cost."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        rows, gap = spoken("abefghabcd", rng), spoken("", rng)
+        at = int(np.flatnonzero(rows.argmax(axis=1) == encode("b")[0])[1]) + 1  # after ab
+        rows = np.concatenate([rows[:at], *[gap] * 50, rows[at:]])
+        found = placed(words("abc efgh abcd"), rows)
+        last, following = found.visits[2:4]
+        assert last.place == 2 and following.unit == 1 and last.first - at < 30 < following.first - last.end, seed
+        best = rows[np.arange(len(rows)), found.classes].sum(dtype=np.float64)
+        assert found.score == pytest.approx(best, abs=1e-3)
+
+
 def test_stretches_that_are_wanted_are_no_misfits() -> None:
     rng = np.random.default_rng(7)
     rows = spoken("abcdefghabc", rng)
@@ -186,8 +200,9 @@ def test_posteriors_come_back_from_memory_and_from_disk(monkeypatch: pytest.Monk
         assert np.array_equal(kept.read(3, 8), rows[3:8]) and np.array_equal(np.concatenate(list(kept.blocks())), rows)
         assert kept.onsets.sum() == 4 and np.array_equal(kept.best, rows.max(1))
         emissions = kept.with_any(0.5)(3, 8)
-        assert np.array_equal(emissions[:, :-1], rows[3:8])
-        assert emissions[:, -1] == pytest.approx(kept.best[3:8] - 0.5 * kept.onsets[3:8])
+        assert np.array_equal(emissions[:, :-2], rows[3:8])
+        assert emissions[:, -1] == pytest.approx(rows[3:8, 0] - placement.INSIDE)
+        assert emissions[:, -2] == pytest.approx(kept.best[3:8] - 0.5 * kept.onsets[3:8])
 
 
 def test_no_frames_at_all() -> None:

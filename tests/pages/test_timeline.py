@@ -1,10 +1,9 @@
-"""A recording on a page: where its lines are cut, its sound, and its spectrogram against a direct Fourier sum."""
+"""A recording on a page: its cells, its sound, and its spectrogram against a direct Fourier sum."""
 
 from __future__ import annotations
 
 import base64
 import io
-import itertools
 
 import numpy as np
 import pytest
@@ -15,14 +14,14 @@ from speechctc.pages.timeline import (
     Cell,
     SpectrogramSettings,
     Tier,
-    cuts,
     gaussian,
     grey_png,
     levels_db,
     make_timeline,
     ogg_opus,
     pixels_per_second,
-    spectrogram_png,
+    shades,
+    spectrogram_pngs,
 )
 
 RATE = 8000
@@ -40,32 +39,28 @@ def test_sound_has_its_length_and_its_pitch_after_reading(rate: int) -> None:
     assert np.argmax(spectrum) / 1.5 == pytest.approx(440, abs=2)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 3.0, 10.0, 10.5, 47.3])
-def test_pieces_cover_the_recording_and_are_cut_where_words_or_phones_start(seconds: float) -> None:
-    words, phones = ([step * k for k in range(200) if step * k < seconds] for step in (1.9, 0.3))
-    places = cuts(seconds, [words, phones], 1.5)
-    assert places[0] == 0 and places[-1] == seconds
-    assert all(0 <= b - a <= 1.5 for a, b in itertools.pairwise(places))
-    assert set(places[1:-1]) <= {*words, *phones} and (seconds < 5 or set(places[1:-1]) & set(words[1:]))
-
-
-def test_cells_lie_in_every_line_that_they_touch() -> None:
+def test_a_recording_is_one_strip_with_its_cells_where_they_are() -> None:
     cells = (Cell(0, 1, "a"), Cell(1, 2.5, "long", "right", "about"), Cell(2.5, 3, "b"))
     line = make_timeline("x", "name", tone(3), RATE, [Tier("phones", cells)])
-    found = [
-        [(cell.label, round(cell.start, 3), round(cell.end, 3)) for cell in strip.tiers[0].cells]
-        for strip in line.strips
-    ]
-    assert found == [[("a", 0, 1), ("long", 1, 2.267)], [("long", 2.267, 2.5), ("b", 2.5, 3)]]
-    second = line.strips[1]
-    assert second.percent(79 / 30) == "50.000%" and second.percent_wide(second.tiers[0].cells[1]) == "68.182%"
-    assert second.ticks == (2.5, 3.0) and {strip.width for strip in line.strips} == {340, 110}
+    assert line.tiers[0].cells == cells and line.width == 450 and len(line.pictures) == 1
+    assert line.percent(1.5) == "50.0000%" and line.ticks == (0, 0.5, 1, 1.5, 2, 2.5, 3)
+
+
+def test_the_spectrogram_of_a_long_recording_is_as_if_drawn_at_once() -> None:
+    samples = np.random.default_rng(4).standard_normal(RATE * 47).astype(np.float32) * np.linspace(0.1, 1, RATE * 47)
+    parts = spectrogram_pngs(samples.astype(np.float32), RATE)
+    assert [read_png(part).shape[1] for part in parts] == [4000, 4000, 1400]
+    levels = levels_db(samples.astype(np.float32), RATE, SpectrogramSettings(), 9400, 120)
+    expected = shades(levels, levels.max(), 50)
+    np.testing.assert_array_equal(np.concatenate([read_png(part) for part in parts], axis=1), expected)
+    line = make_timeline("x", "name", samples.astype(np.float32), RATE, [])
+    assert [width for _, width in line.pictures] == ["42.5532%", "42.5532%", "14.8936%"]
 
 
 def test_a_page_holds_the_sound_and_the_pictures() -> None:
     line = make_timeline("x", "name", tone(1), RATE, [])
     sound, found = soundfile.read(io.BytesIO(base64.b64decode(line.sound.partition(",")[2])))
-    assert len(sound) / found == pytest.approx(1) and line.strips[0].picture.startswith("data:image/png;base64,")
+    assert len(sound) / found == pytest.approx(1) and line.pictures[0][0].startswith("data:image/png;base64,")
     assert line.frequencies[0] == ("1 kHz", "81.82%")
 
 
@@ -108,7 +103,8 @@ def test_a_tone_is_at_its_frequency_and_in_its_time() -> None:
     samples = np.zeros(rate, dtype=np.float32)
     steps = np.arange(rate // 4)
     samples[rate // 2 : rate // 2 + rate // 4] = 0.1 * np.sin(2 * np.pi * 2000 / rate * steps)
-    picture = read_png(spectrogram_png(samples, rate, SpectrogramSettings(window_length=0.03), columns=100, rows=110))
+    settings = SpectrogramSettings(window_length=0.03)
+    picture = read_png(spectrogram_pngs(samples, rate, settings, columns=100, rows=110)[0])
     dark = np.argwhere(picture < 3)  # rows of 50 Hz, columns of 10 ms
     assert set(dark[:, 0]) <= {68, 69, 70, 71} and {69, 70} & set(dark[:, 0])
     assert 49 <= dark[:, 1].min() <= 51 and 73 <= dark[:, 1].max() <= 75
@@ -116,16 +112,17 @@ def test_a_tone_is_at_its_frequency_and_in_its_time() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 7, 16000])
 def test_silence_and_very_short_recordings_are_white_pictures(count: int) -> None:
-    assert (read_png(spectrogram_png(np.zeros(count, dtype=np.float32), 16000)) == 15).all()
+    assert (read_png(spectrogram_pngs(np.zeros(count, dtype=np.float32), 16000)[0]) == 15).all()
 
 
 def test_above_half_the_rate_the_picture_is_white() -> None:
     samples = np.random.default_rng(2).standard_normal(8000).astype(np.float32)
-    picture = read_png(spectrogram_png(samples, 8000, columns=50, rows=110))
+    picture = read_png(spectrogram_pngs(samples, 8000, columns=50, rows=110)[0])
     assert (picture[:29] == 15).all() and (picture[32:] < 15).mean() > 0.9
 
 
 def test_the_picture_of_a_long_recording_stays_small_even_for_noise() -> None:
     samples = np.random.default_rng(3).standard_normal(16000 * 30).astype(np.float32)  # noise: the worst case
-    content = spectrogram_png(samples, 16000)
-    assert read_png(content).shape == (120, 900) and len(content) < 48_000
+    contents = spectrogram_pngs(samples, 16000)
+    assert [read_png(each).shape for each in contents] == [(120, 4000), (120, 2000)]
+    assert sum(map(len, contents)) < 6000 * 54

@@ -54,6 +54,17 @@ def test_a_mark_between_words_goes(mark: str) -> None:
     assert words(f"small {mark} boats") == ("small boats", {"mark": 1})
 
 
+def test_entities_are_their_characters() -> None:
+    assert words("don&#39;t R&amp;B &lt;laugh&gt;") == ("don't R&B *", {"noise": 1})
+    assert words("AT&T; so &nosuch; it") == ("AT&T; so &nosuch; it", {})
+
+
+def test_times_of_lines_go() -> None:
+    assert words("[00:12.34]small\n<1:02:03,5>boats") == ("small boats", {"mark": 2})
+    assert words("0:00\nsmall\n 0:12\nboats at\n1:02:03\nlate") == ("small boats at late", {"mark": 3})
+    assert words("at\n12:30\nlate") == ("at 12:30 late", {})
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -236,6 +236,39 @@ def test_stress_in_ipa_is_left_out(tmp_path: Path) -> None:
     assert read_dictionary(written(tmp_path, "water\tˈw ɔː t ə\n")).words["water"] == (("w", "ɔː", "t", "ə"),)
 
 
+@pytest.mark.parametrize(
+    ("language", "plain", "others"),
+    [
+        ("en-us", "don't", "donʼt don`t don´t don′t don’t"),
+        ("en-us", "office", "oﬃce ｏｆｆｉｃｅ 𝐨𝐟𝐟𝐢𝐜𝐞 of\u00adfice"),
+        ("fr", "fleur", "ﬂeur"),
+        ("nl", "ijsbeer", "ĳsbeer"),
+        ("hr", "njiva", "ǌiva"),
+        ("af", "'n", "ŉ"),
+        ("uk", "п'ять", "пʼять п’ять"),
+        ("gn", "mba'e", "mbaʼe"),
+    ],
+)
+def test_characters_of_texts_from_pages_are_read_as_plain_ones(
+    tmp_path: Path, language: str, plain: str, others: str
+) -> None:
+    """eSpeak NG alone says their names: oﬃce as letter, F, B, zero, three."""
+    reader = Pronouncer(None, language)
+    expected = reader.read(plain)[0].pronunciations
+    assert expected and all(reader.read(word)[0].pronunciations == expected for word in others.split())
+    listed = Pronouncer(written(tmp_path, f"{plain} a b\n"), None)
+    assert all(listed.read(word)[0].pronunciations == (("a", "b"),) for word in others.split())
+
+
+@pytest.mark.parametrize(
+    ("language", "own", "other"), [("ur", "کتاب", "كتاب"), ("ar", "كتاب", "کتاب"), ("ar", "في", "فی")]
+)
+def test_letters_of_another_language_in_arabic_script_are_read_as_its_own(language: str, own: str, other: str) -> None:
+    """eSpeak NG alone leaves the beginnings of such words out."""
+    reader = Pronouncer(None, language)
+    assert reader.read(own)[0].pronunciations == reader.read(other)[0].pronunciations != ()
+
+
 def test_pauses_and_noise_in_a_dictionary_are_no_phones(tmp_path: Path) -> None:
     text = "{BR} sil\n{LG} {LG}\n<unk>\tspn\n!SIL sil\n[noise] NSN\n++BR++ BR\ncat K AE1 T sp\ncat K AE1 T sil\n"
     path = written(tmp_path, text)

@@ -22,7 +22,7 @@ from speechctc.stages.evaluate import evaluation_of, score
 from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.report import reliability_bins, studio_command, write_report
 from speechctc.stages.split_scoring import ScoredSplit
-from tests.browser import browser, console, set_screen, wait_until
+from tests.browser import browser, console, other_browser, set_screen, wait_until
 from tests.command import Command, one_line_error
 from tests.train_helpers import Recorder
 
@@ -123,15 +123,14 @@ def test_the_command_that_opens_an_utterance(scored: ScoredSplit) -> None:
 
 
 def test_references_without_times_are_aligned_and_recordings_that_are_gone_are_told(
-    model: Recogniser, scored: ScoredSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Recogniser, scored: ScoredSplit, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("speechctc.pages.timeline.STRIP_WIDTH", 10_000)  # one piece
     good = scored.results[0]
     gone = good._replace(utterance=good.utterance.__class__("gone", tmp_path / "gone.wav", good.utterance.phones))
     with pytest.raises(InputError, match="gone.wav"):
         report.show(gone, model, scored.folding)
     example = report.show(good, model, scored.folding)
-    reference, recognised = example.timeline.strips[0].tiers
+    reference, recognised = example.timeline.tiers
     assert [cell.label for cell in reference.cells] == list(good.utterance.phones)
     assert all(a.end <= b.start + 1e-6 for a, b in itertools.pairwise(reference.cells))
     kinds = [cell.kind for cell in reference.cells]
@@ -168,6 +167,135 @@ def test_in_a_browser_the_sound_plays_from_a_phone_and_nothing_is_wrong(page: Pa
         assert not console(driver)
 
 
+def rows_of(driver: Any) -> list[list[str]]:
+    """Return the texts of the cells of all rows of the list that are seen."""
+    return driver.execute_script(  # type: ignore[no-any-return]
+        "return [...document.querySelectorAll('#all tbody tr')].filter((row) => row.offsetParent)"
+        ".map((row) => [...row.cells].map((cell) => cell.textContent.trim()))"
+    )
+
+
+@pytest.mark.slow
+def test_in_a_browser_all_utterances_are_sorted_filtered_and_heard(page: Path, scored: ScoredSplit) -> None:
+    with browser() as driver:
+        driver.get(page.as_uri())
+        set_screen(driver, 1400, False)
+        explore(driver, scored)
+        assert not console(driver)
+
+
+@pytest.mark.slow
+def test_in_firefox_all_utterances_are_sorted_filtered_and_heard(
+    page: Path, scored: ScoredSplit, tmp_path: Path
+) -> None:
+    with other_browser("Firefox", tmp_path) as driver:
+        driver.get(page.as_uri())
+        explore(driver, scored)
+        audio = driver.find_element("css selector", ".timeline audio")
+        driver.execute_script(WATCH_SEEKS, audio)
+        cell = driver.find_element("css selector", ".timeline .tier .cell:nth-child(2)")
+        cell.click()
+        start = float(cell.get_attribute("data-start"))
+        wait_until(driver, "arguments[0].played.length && arguments[0].currentTime > arguments[1]", audio, start)
+        assert driver.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def explore(driver: Any, scored: ScoredSplit) -> None:
+    """Sort, filter and play by the list of all utterances; scroll, and the contents stay."""
+    heads = {each.text: each for each in driver.find_elements("css selector", "#all .sort")}
+    assert list(heads)[:5] == ["utterance", "speaker", "PER", "errors", "phones"]
+    for _, sign in zip(range(2), (-1, 1), strict=True):  # the highest first, then the lowest
+        heads["phones"].click()
+        numbers = [int(row[5]) for row in rows_of(driver)]
+        assert numbers == sorted(numbers, key=lambda each: sign * each) and len(numbers) == len(scored.results)
+    heads["utterance"].click()
+    names = [row[1] for row in rows_of(driver)]
+    assert names == sorted(names) and driver.find_elements("css selector", "th[aria-sort=ascending]")
+    search = driver.find_element("css selector", "input[type=search]")
+    search.send_keys("s1")
+    wanted = {each.utterance.id for each in scored.results if each.utterance.speaker == "s1"}
+    assert {row[1] for row in rows_of(driver) if row[2] == "s1"} == wanted
+    assert f"{len(rows_of(driver))} of {len(names)}" == driver.find_element("css selector", "output").text
+    search.clear()
+    search.send_keys("no such utterance")
+    assert rows_of(driver) == []
+    driver.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", search)
+    check_sounds(driver, len(names))
+    driver.execute_script("document.getElementById('confidence').scrollIntoView()")
+    contents = driver.find_element("css selector", "nav.contents")
+    assert driver.execute_script("return scrollY") > 1000
+    assert driver.execute_script("return arguments[0].getBoundingClientRect().top", contents) == 0
+
+
+def check_sounds(driver: Any, count: int) -> None:
+    """Play a sound of the list that is there alone, and one that a spectrogram below has too; then stop it."""
+    assert len(driver.find_elements("css selector", "#all [data-sound], #all [data-like]")) == count
+    player = "document.querySelector('body > audio')"
+    driver.execute_script(f"{player}.loop = true")  # sounds are shorter than a look at a busy machine
+    for kind in ("data-sound", "data-like"):
+        button = driver.find_element("css selector", f"#all [{kind}]")
+        button.click()
+        wait_until(driver, f"{player}.currentTime > 0 && arguments[0].ariaPressed === 'true'", button)
+        assert driver.find_element("css selector", ".unplayable").is_displayed() is False
+    button.click()
+    wait_until(driver, f"{player}.paused && arguments[0].ariaPressed !== 'true'", button)
+
+
+@pytest.mark.slow
+def test_in_a_browser_a_recording_scrolls_as_one_and_is_in_lines_on_paper(
+    model: Recogniser, scored: ScoredSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speechctc.pages.timeline.pixels_per_second", lambda cells: 3000)  # a second is wide
+    page = tmp_path / "report.html"
+    html = write_report(scored, evaluation_of(scored, "test", model), model, 1, Recorder())
+    page.write_text(html, encoding="utf-8")
+    with browser() as driver:
+        driver.get(page.as_uri())
+        set_screen(driver, 390, False)
+        box = driver.find_element("css selector", ".timeline .scroll")
+        tiers, picture, scale = (box.find_elements("css selector", each)[-1] for each in (".tier", "img", ".hertz"))
+        assert len(driver.find_elements("css selector", ".timeline .strip")) == len(
+            driver.find_elements("css selector", ".timeline")
+        )
+        assert tiers.location["y"] + tiers.size["height"] <= picture.location["y"] + 1
+        wide = picture.size["width"]
+        assert wide == tiers.size["width"] > box.size["width"]
+        at = "return arguments[0].getBoundingClientRect().left"
+        before = [driver.execute_script(at, each) for each in (picture, scale)]
+        driver.execute_script("arguments[0].scrollLeft = 200", box)
+        assert driver.execute_script(at, picture) == pytest.approx(before[0] - 200, abs=1)
+        assert driver.execute_script(at, scale) == pytest.approx(before[1], abs=1)  # it stays
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        driver.execute_script("dispatchEvent(new Event('beforeprint'))")
+        widths = (
+            "return [...arguments[0].parentElement.querySelectorAll('.paper')].map((it) => parseFloat(it.style.width))"
+        )
+        lines = driver.execute_script(widths, box)
+        assert max(lines) <= 640 and sum(lines) == wide
+        assert not box.is_displayed() and driver.find_element("css selector", ".paper .hertz").is_displayed()
+        driver.execute_script("dispatchEvent(new Event('afterprint'))")
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        assert driver.execute_script(widths, box) == []
+
+
+def test_sounds_that_are_too_much_for_a_page_are_links_to_the_recordings(
+    model: Recogniser, scored: ScoredSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = scored.results[:5]
+    whole = report.sounds(results, Recorder())
+    assert [each.partition(",")[0] for each in whole.values()] == ["data:audio/ogg;base64"] * 5
+    monkeypatch.setattr(report, "MOST_SOUND", len(whole[results[0].number]) + len(whole[results[1].number]))
+    part = replace(results[2].utterance, stretch=(0.1, 0.25))
+    found = report.sounds([*results[:2], results[2]._replace(utterance=part), *results[3:]], Recorder())
+    assert [url.startswith("data:") for url in found.values()] == [True, True, False, False, False]
+    assert found[results[2].number] == f"{part.audio.resolve().as_uri()}#t=0.10,0.25"
+    html = write_report(scored, evaluation_of(scored, "test", model), model, 1, Recorder())
+    links = re.findall(r'<a href="file:[^"]*" aria-label="Recording of', html)
+    inside = len(re.findall(r" data-(?:sound|like)=", html))
+    assert inside + len(links) == len(scored.results) and len(links) > 10
+    assert f"sounds of {inside} utterances" in html and f"one of the other {len(links)}," in html
+
+
 WATCH_SEEKS = """
     const own = Object.getOwnPropertyDescriptor(HTMLMediaElement.prototype, "currentTime");
     window.seeks = [];
@@ -185,7 +313,7 @@ def check_page(driver: Any) -> None:
         driver.execute_script("arguments[0].open = true", part)
     audio = driver.find_element("css selector", ".timeline audio")
     driver.execute_script(WATCH_SEEKS, audio)
-    cells = driver.find_elements("css selector", ".timeline .tier:nth-of-type(2) .cell")
+    cells = driver.find_elements("css selector", ".timeline .tier:nth-of-type(1) .cell")
     starts = [float(cell.get_attribute("data-start")) for cell in cells]
     is_there = "seeks.includes(arguments[0])"
     cells[1].click()

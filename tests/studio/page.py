@@ -49,11 +49,11 @@ class Server:
 class Page:
     """A browser with the studio's page."""
 
-    def __init__(self, address: str, microphone: Path | None = None) -> None:
+    def __init__(self, address: str, microphone: Path | None = None, driver: Any = None) -> None:
         arguments = [*MICROPHONE, "--window-size=1400,1000"]
         if microphone is not None:  # a recording that the microphone hears, again and again
             arguments.append(f"--use-file-for-fake-audio-capture={microphone}")
-        self.driver = start_browser(*arguments)
+        self.driver = driver or start_browser(*arguments)
         self.driver.get(address)
 
     def close(self) -> None:

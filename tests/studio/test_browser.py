@@ -16,7 +16,7 @@ pytest.importorskip("selenium", reason="selenium, of the extra dev, is not insta
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 from speechctc.audio.annotations import Interval, read_textgrid  # noqa: E402
-from tests.browser import console  # noqa: E402
+from tests.browser import console, other_browser  # noqa: E402
 from tests.studio import page as browser  # noqa: E402
 from tests.studio.folders import write_labelled  # noqa: E402
 from tests.tiny_model import write_song  # noqa: E402
@@ -99,6 +99,50 @@ def test_ten_corrections_survive_a_kill(tmp_path: Path, tiny_model: Path) -> Non
             assert again.end() == 0
         finally:
             again.close()
+
+
+def test_firefox_recognises_corrects_and_plays(tmp_path: Path, tiny_model: Path) -> None:
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    for number in range(6):
+        write_song(folder / f"song {number}.wav", SONG, seed=number)
+    server = browser.Server(folder, "--model", str(tiny_model))
+    try:
+        with other_browser("Firefox", tmp_path) as driver:
+            page = browser.Page(server.address, driver=driver)
+            page.driver.execute_script(
+                "window.failed = []; for (const name of ['error', 'unhandledrejection'])"
+                "window.addEventListener(name, (event) => failed.push(String(event.message ?? event.reason)))"
+            )
+            page.wait("the model", lambda: page.text("#model") not in ("", "being loaded"))
+            page.click("#recognise-new")
+            page.wait("all six", lambda: "6 recognised" in page.text("#counts"))
+            page.wait("phones", lambda: f"{len(SONG)} phones" in page.text("#facts"))
+            tiers, label = (driver.find_element("css selector", name) for name in ("#tiers", "#label"))
+            drawn = (
+                "const it = document.getElementById('spectrogram'), at = it.getContext('2d');"
+                "return at.getImageData(0, 0, it.width, it.height).data.some((value) => value > 0 && value < 200)"
+            )
+            page.wait("the spectrogram", lambda: driver.execute_script(drawn))
+            tiers.send_keys("n")
+            tiers.send_keys("1")
+            page.wait("saving", lambda: " 1 checked" in page.text("#facts"))
+            tiers.send_keys("n")
+            tiers.send_keys(Keys.ENTER)
+            label.send_keys("top" + Keys.ENTER)
+            page.wait("saving", lambda: " 2 checked" in page.text("#facts"))
+            tiers.send_keys(" ")
+            audio = (
+                "const audio = document.getElementById('audio'); return audio.played.length && audio.currentTime > 0"
+            )
+            page.wait("sound", lambda: driver.execute_script(audio))
+            name = page.text("#name")
+            tiers.send_keys("j")
+            page.wait("the next", lambda: page.text("#name") != name)
+            assert driver.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+            assert driver.execute_script("return failed") == []
+    finally:
+        server.close()
 
 
 def test_keys_are_the_editors_after_a_click(tmp_path: Path, tiny_model: Path) -> None:

@@ -39,6 +39,20 @@ def test_recordings_that_differ_in_their_ending_have_their_own_textgrids(tmp_pat
     assert [Folder(tmp_path).document(name).phones[0].label for name in ("a.wav", "a.flac")] == ["wav", "flac"]
 
 
+def test_a_second_look_does_not_ask_again_for_what_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    asked: list[str] = []
+    monkeypatch.setattr(Folder, "refresh", lambda self, name, siblings: asked.append(name))
+    folder = Folder(tmp_path)
+    assert [row["state"] for row in folder.rows()] == ["reading"]
+    write_song(tmp_path / "b.wav", SONG)
+    folder.scan()
+    folder.wait()
+    assert asked == ["a.wav", "b.wav"]
+
+
 @pytest.mark.parametrize("ending", ["wav", "flac", "ogg", "aiff"])
 @pytest.mark.parametrize("channels", [1, 2])
 def test_any_part_of_a_recording_is_read(tmp_path: Path, ending: str, channels: int) -> None:

@@ -618,4 +618,5 @@ def test_an_empty_folder_can_be_recorded_into(tmp_path: Path) -> None:
     with client_of(tmp_path) as (client, studio):
         assert client.get("/api/overview").json()["recordings"] == []
         write_labelled(tmp_path / "a.wav", list("abc"))
-        assert [row["name"] for row in client.post("/api/look", json={}).json()["recordings"]] == ["a.wav"]
+        assert client.post("/api/look", json={}).status_code == 200
+        assert [row["name"] for row in client.get("/api/overview").json()["recordings"]] == ["a.wav"]

@@ -169,10 +169,11 @@ def test_a_round_trains_scores_and_hands_over_a_model(tmp_path: Path, tiny_model
     assert status["start_per"] > 0 and status["before"]["recordings"] == 2
     assert "not reliable" in status["after"]["caution"]
     again = Training(tmp_path / "talks")
-    new = again.new_model()
-    assert new is not None
-    again.choose(new[0])
-    assert again.new_model() is None and again.chosen == new[0]
+    new = again.better_model(status)
+    assert again.is_new(status) and new is not None
+    assert again.better_model(status | {"before": {"per": 1.0}, "after": {"per": 2.0}}) is None
+    again.choose(new)
+    assert not again.is_new(again.status()) and again.chosen == new
     assert set(open_model(again.models()[0]["folder"], Recogniser).phones) == set(SONG)
     assert {path: path.read_bytes() for path in (tmp_path / "talks").iterdir()} == before
 

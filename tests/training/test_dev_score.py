@@ -17,7 +17,7 @@ from speechctc.training.batches import Batch, Languages, TrainingData
 from speechctc.training.dev_score import constant_loss, decode_utterance, score_dev
 from speechctc.training.distributed import Ranks
 from speechctc.training.train_step import TrainStep
-from tests.train_helpers import Recorder
+from tests.train_helpers import Recorder, trainer_of
 
 FRAMES = 300
 
@@ -117,3 +117,17 @@ def test_the_constant_answer_has_the_frequencies_of_train_and_a_frame_for_each_p
         for each, count in zip(labels, frames, strict=True)
     ]
     assert constant_loss(data, config.model) == pytest.approx(sum(losses) / sum(map(len, labels)), rel=1e-5)
+
+
+def test_pieces_of_maxout_that_never_win_are_counted(extracted: Path, here: Path) -> None:
+    """A bias lets the second piece of each unit of the first layer win everywhere."""
+    trainer = trainer_of(extracted, here / "r")
+    units, all_units = 12, 12 + 12 + 32
+    shares = []
+    for bias in (0.0, 1e4):
+        with torch.no_grad():
+            dict(trainer.train_step.net.named_parameters())["convs.0.conv.bias"][units:] += bias
+        found = score_dev(trainer.train_step, trainer.data, None, lambda: False)
+        assert found is not None and found.dead_pieces is not None
+        shares.append(found.dead_pieces)
+    assert shares[0] < units / (2 * all_units) <= shares[1] <= 0.5

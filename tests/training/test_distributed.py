@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -171,3 +172,41 @@ def test_a_process_that_is_killed_is_told_in_one_line_by_the_other(extracted: Pa
     said = [line for line in said if "compil" not in line]
     assert len(said) == 1 and "another process of this training has ended" in said[0] and "--resume" in said[0]
     assert "Traceback" not in (here / "said").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_processes_of_one_command_are_ended_in_three_lines_and_go_on_with_another_number(
+    extracted: Path, here: Path
+) -> None:
+    def run(processes: int, *settings: str) -> subprocess.Popen[str]:
+        words = ["train", "--config", str(extracted), "--run", "r", "--resume", f"--processes={processes}", *SETTINGS]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "speechctc", *words, *settings]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+
+    running = run(2, "train.epochs=3000", "train.save_minutes=0.0001")
+    wait_for(lambda: (here / "r" / "last").exists() and (here / "r" / "metrics.jsonl").exists())
+    children = psutil.Process(running.pid).children(recursive=True)
+    ranks = [each for each in children if "spawn_main" in " ".join(each.cmdline())]
+    assert len(ranks) == 2
+    max(ranks, key=lambda each: each.create_time()).kill()
+    _, said = running.communicate(timeout=600)
+    assert running.returncode == 2 and not any(each.is_running() for each in ranks)
+    lines = [line for line in said.splitlines() if line.startswith("speechctc: ") and "loading" not in line]
+    assert len(lines) <= 3 and "was ended from outside, by SIGKILL" in lines[-1] and "--resume" in lines[-1], said
+    assert "Traceback" not in said
+    epochs = len((here / "r" / "metrics.jsonl").read_text().splitlines())
+    running = run(3, f"train.epochs={epochs + 2}")
+    _, said = running.communicate(timeout=600)
+    assert running.returncode == 0, said
+    assert len((here / "r" / "metrics.jsonl").read_text().splitlines()) == epochs + 2
+
+
+@pytest.mark.slow
+def test_an_error_of_the_processes_is_the_status_of_the_command(here: Path) -> None:
+    words = [sys.executable, "-m", "speechctc", "train", "--config", "none.yaml", "--processes", "2"]
+    done = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
+    assert done.returncode == 2
+    assert {line.partition(";")[0] for line in done.stderr.splitlines()} == {
+        "speechctc: none.yaml: no such config file"
+    }

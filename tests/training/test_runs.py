@@ -91,7 +91,10 @@ def trained(extracted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 NESTED = "[" * 100_000
 RECORDS = ("", "[1]", "{", NESTED, '{"data": {"train": 1}, "resumed": []}', '{"data": {}}')
-LOGS = (b"{}\n", b"[1]\n", b'{"epoch": 1}\n{"epo', b"\xff\n", NESTED.encode(), b"\0\0\n")
+LOGS = (
+    *(b"{}\n", b"[1]\n", b'{"epoch": 1}\n{"epo', b"\xff\n", NESTED.encode(), b"\0\0\n"),
+    b'{"epoch": 1, "step": 9, "loss": 1.5, "dev_loss": 1.5, "dev_per": 20.0, "blane_share": 0.1, "lr": 0.1}\n',
+)
 CONFIGS = (b"", b"[1]", b"\xff", b"{", b"a: &a [*a]")
 
 

@@ -1,7 +1,7 @@
 // Takes the late reverberation of a room off a recording: weighted prediction error. As audio/dereverberation.py.
 
 import { Fourier } from "./fft.js";
-import { inWindows } from "./rows.js";
+import { inWindows, quantile } from "./rows.js";
 
 const HOP = 0.016, DELAY = 2, TAPS = 16, TURNS = 3, SMOOTHING = 3, LOADING = 1e-6;
 const STEADY_DB = 5, DRY_DB = 12, CHANGE_DB = 6, SHORTEST = 2, LOWEST = 300, HIGHEST = 3400, EVERY = 8;
@@ -39,11 +39,6 @@ export function isReverberant(samples, rate) {
   if (quantile(powers, 0.9) <= quantile(powers, 0.1) * 10 ** (CHANGE_DB / 10)) return false;
   const level = reverberationDb(bands, first, last);
   return STEADY_DB <= level && level < DRY_DB + 10 * Math.log10(seconds);
-}
-
-function quantile(sorted, share) {
-  const place = share * (sorted.length - 1), low = Math.floor(place);
-  return sorted[low] + (place - low) * (sorted[Math.min(low + 1, sorted.length - 1)] - sorted[low]);
 }
 
 function reverberationDb(bands, first, last) {

@@ -2,7 +2,10 @@
 // words where the model has labels for them. As inference/transcript.py and ctc/graph.py: states and arcs come in the same
 // order, so that equal scores fall the same way.
 
+import { argmax, quantile } from "./rows.js";
+
 const MOST = 5e8; // pairs of frames and states, a byte each
+const INSIDE = 0.1; // nats that a blank inside a word costs more than one between words, as in inference/placement.py
 
 // States in order, each with its class, the number of its word (-1 between words), and those that lead to it; those that
 // may be last, in the order in which they are chosen.
@@ -43,10 +46,10 @@ export function placed(rows, classes, words, silences = []) {
   before[0] = 0;
   for (let t = 0; t < frames; t += 1) {
     for (let k = 0; k < count; k += 1) {
-      const { label, from } = states[k];
+      const { label, word, from } = states[k];
       let best = before[k], step = 0;
       for (let n = 0; n < from.length; n += 1) if (before[from[n]] > best) [best, step] = [before[from[n]], n + 1];
-      now[k] = best + rows[t * classes + label];
+      now[k] = best + rows[t * classes + label] - (label || word < 0 ? 0 : INSIDE);
       steps[t * count + k] = step;
     }
     [before, now] = [now, before];
@@ -76,13 +79,12 @@ export function amiss(rows, classes, { path, visits }, silent) {
   if (told < LEAST_TOLD) return 0;
   let behind = 0, before = 0;
   path.forEach((label, t) => {
-    const row = rows.subarray(t * classes, (t + 1) * classes), greedy = row.reduce((best, value, k) => (value > row[best] ? k : best), 0);
+    const row = rows.subarray(t * classes, (t + 1) * classes), greedy = argmax(row);
     behind += row[greedy] - row[label];
     if (greedy && greedy !== before && !silent.includes(greedy)) worths.push(0);
     if (worths.length) worths[worths.length - 1] += row[greedy] - row[0];
     before = greedy;
   });
   worths.sort((a, b) => a - b);
-  const at = 0.75 * (worths.length - 1), low = worths[Math.floor(at)] ?? 0, high = worths[Math.ceil(at)] ?? 0;
-  return behind / told / Math.max(low + (at % 1) * (high - low), WORTH);
+  return behind / told / Math.max(worths.length ? quantile(worths, 0.75) : 0, WORTH);
 }

@@ -18,6 +18,12 @@ export function argmax(values, first = 0, end = values.length) {
   return best - first;
 }
 
+// Of sorted values, the one with a share of them below it; between two, in proportion.
+export function quantile(sorted, share) {
+  const place = share * (sorted.length - 1), low = Math.floor(place);
+  return sorted[low] + (place - low) * (sorted[Math.min(low + 1, sorted.length - 1)] - sorted[low]);
+}
+
 export function clipped(value, low, high) {
   return Math.min(Math.max(value, low), high);
 }

@@ -11,7 +11,7 @@ import * as notation from "./notation.js";
 import * as panel from "./panel.js";
 import * as player from "./player.js";
 import * as pointer from "./pointer.js";
-import { session, onChange, open, reload, hearMore, isSaving, choose, phoneAt, suspects } from "./session.js";
+import { session, onChange, open, reload, hearMore, isSaving, choose, phoneAt, isSuspect } from "./session.js";
 import * as tiles from "./tiles.js";
 import * as training from "./training.js";
 import { onView, resize, fit, show, zoom, view } from "./view.js";
@@ -136,11 +136,11 @@ function showOverview() {
   part("folder").textContent = overview.folder;
   list.update(overview.recordings, overview.recognising, overview.problems);
   showModels();
-  showPrimary();
   notation.setNames(overview.ipa);
   panel.setInventory(overview.model.phones ?? []);
   panel.setChart(overview.chart);
   training.update(overview);
+  showPrimary();
   const lines = [overview.model.problem, ...overview.notes].filter(Boolean);
   if (part("problem").dataset.from !== "server") problem(lines.join(" "));
   part("recognise-new").disabled = !overview.model.folder || !overview.recordings.some((row) => row.state === "new");
@@ -212,7 +212,7 @@ function showPrimary() {
   const isGrowing = session.name in (overview?.recognising ?? {});
   const isEmpty = session.name && !session.phones.length;
   const next = !overview?.model.folder ? "" : training.isDue() ? "open-training" : !overview.recordings.length ? "open-microphone"
-    : !session.name || isGrowing ? "" : isEmpty ? "recognise" : suspects().length ? "next" : "following";
+    : !session.name || isGrowing ? "" : isEmpty ? "recognise" : session.phones.some(isSuspect) ? "next" : "following";
   for (const button of document.querySelectorAll(".primary")) button.classList.toggle("primary", button.id === next);
   if (next) part(next).classList.add("primary");
   document.body.classList.toggle("bare", !session.name && !overview?.recordings.length);

@@ -110,14 +110,19 @@ function acknowledge(mine, count) {
   showTime(mine);
 }
 
+async function sendNext(mine, route = "block") {
+  const samples = next(mine, LONGEST * mine.rate);
+  const found = await postBytes(`microphone/${route}`, samples.buffer, { recording: mine.name, at: mine.saved });
+  acknowledge(mine, samples.length);
+  hear(found.phones);
+  return found;
+}
+
 async function send(mine) {
   while (!mine.isEnding && mine.total - mine.saved >= BLOCK * mine.rate) {
-    const samples = next(mine, LONGEST * mine.rate);
     try {
-      const found = await postBytes("microphone/block", samples.buffer, { recording: mine.name, at: mine.saved });
-      acknowledge(mine, samples.length);
+      await sendNext(mine);
       part("microphone-state").textContent = "";
-      hear(found.phones);
     } catch (error) {
       say(`not saved yet: ${error.message}`);
       await new Promise((done) => setTimeout(done, AGAIN));
@@ -137,16 +142,9 @@ async function end(finished) {
   if (mine.context.state !== "closed") await mine.context.close();
   mine.isEnding = true;
   await mine.sending;
-  while (mine.total - mine.saved > LONGEST * mine.rate) {
-    const samples = next(mine, LONGEST * mine.rate);
-    await postBytes("microphone/block", samples.buffer, { recording: mine.name, at: mine.saved });
-    acknowledge(mine, samples.length);
-  }
-  const rest = next(mine, LONGEST * mine.rate);
-  const { name, phones } = await postBytes("microphone/stop", rest.buffer, { recording: mine.name, at: mine.saved });
-  acknowledge(mine, rest.length);
+  while (mine.total - mine.saved > LONGEST * mine.rate) await sendNext(mine);
+  const { name } = await sendNext(mine, "stop");
   recording = null;
-  hear(phones);
   part("microphone").close();
   if (name) await finished(name);
 }

@@ -107,10 +107,10 @@ async function moved(event) {
     changed("cursor");
     return;
   }
-  const { phone, from, low, high } = mine;
+  const { from, low, high } = mine;
   mine.time = Math.min(Math.max(event.shiftKey ? await snapped(mine, time) : time, low), high);
   if (drag !== mine) return;
-  session.moving = { phone, from, time: mine.time };
+  session.moving = { from, time: mine.time };
   session.cursor = mine.time;
   changed("moving");
 }

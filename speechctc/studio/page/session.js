@@ -13,7 +13,7 @@ export const session = {
   chosen: -1,
   cursor: 0,
   selection: null, // [start, end] in seconds
-  moving: null, // a boundary that is dragged: { from, time, low, high } in seconds
+  moving: null, // a boundary that is dragged: { from, time } in seconds
   unknown: [],
   waits: false, // for a server that does not answer
   heard: [], // phones of a recognition that is under way, of a recording without labels
@@ -44,11 +44,15 @@ function take(labels) {
 
 export async function open(name) {
   await queue;
+  await fetched(name);
+  Object.assign(session, { chosen: -1, cursor: 0, selection: null });
+  changed("opened");
+}
+
+async function fetched(name) {
   const found = await get("recording", { recording: name });
   sounds.set(name, found.sound);
-  const phones = found.phones.map(phoneOf);
-  Object.assign(session, found, { phones, heard: [], chosen: -1, cursor: 0, selection: null });
-  changed("opened");
+  Object.assign(session, found, { phones: found.phones.map(phoneOf), heard: [] });
 }
 
 // Shows the labels that the server has, after the edits that are under way.
@@ -58,12 +62,8 @@ export function reload() {
 }
 
 async function read() {
-  const { chosen, cursor } = session;
-  const found = await get("recording", { recording: session.name });
-  sounds.set(session.name, found.sound);
-  Object.assign(session, found, { phones: found.phones.map(phoneOf), heard: [] });
-  session.chosen = Math.min(chosen, session.phones.length - 1);
-  session.cursor = cursor;
+  await fetched(session.name);
+  session.chosen = Math.min(session.chosen, session.phones.length - 1);
   changed("labels");
 }
 
@@ -146,10 +146,13 @@ export function phoneAt(time, phones = session.phones) {
   return low - 1;
 }
 
-// Phones that nobody has checked, the least certain first.
+// A phone that nobody has checked.
+export const isSuspect = ({ checked, confidence }) => !checked && confidence !== null;
+
+// Their numbers, the least certain first.
 export function suspects() {
   return session.phones
-    .map((phone, number) => ({ number, confidence: phone.confidence, checked: phone.checked }))
-    .filter((each) => !each.checked && each.confidence !== null)
+    .map((phone, number) => ({ ...phone, number }))
+    .filter(isSuspect)
     .sort((a, b) => a.confidence - b.confidence || a.number - b.number);
 }
