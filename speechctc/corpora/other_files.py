@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
-from speechctc.audio.folders import ENDINGS, NOT_READ, files_below
+from speechctc.audio.folders import ENDINGS, NOT_READ
 from speechctc.core import written
 from speechctc.core.errors import first_few, plural
 from speechctc.corpora.corpus import note_text
@@ -29,14 +29,14 @@ def files_of(table: Path, rows: Iterable[Row]) -> Iterator[Path]:
         yield from map(table.with_suffix, _OF_FAIRSEQ)
 
 
-def others_in(folder: Path, met: Container[Path], notes: Iterable[str]) -> Iterator[str]:
-    """Yield a note on the files of a folder that are none of `met`, no recordings, and not named in `notes`.
+def others_in(folder: Path, files: Iterable[Path], met: Container[Path], notes: Iterable[str]) -> Iterator[str]:
+    """Yield a note on the files below a folder that are none of `met`, no recordings, and not named in `notes`.
 
     Hidden files and what speechctc wrote are passed over.
     """
     said = "\n".join(notes)
     by_ending: defaultdict[str, list[Path]] = defaultdict(list)
-    for path in files_below(folder):
+    for path in files:
         ending = path.suffix.lower()
         inside = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in inside.parts)

@@ -140,6 +140,11 @@ class Survey:
         return self._phone_tiers[key]
 
     @cached_property
+    def files(self) -> list[Path]:
+        """All files below the folder."""
+        return files_below(self.folder)
+
+    @cached_property
     def tracks(self) -> dict[Path, Path]:
         """Other programs' files of labels, by recording."""
         return tracks_of(self.recordings)
@@ -223,7 +228,7 @@ def survey(
         if config and corpus:
             _add_labelled(result, *_divided(result, config, corpus))
             result.notes += _held_out(result, config)
-            result.notes += others_in(folder, result.met, result.notes)
+            result.notes += others_in(result.folder, result.files, result.met, result.notes)
             return result
     if not result.recordings:
         raise _without_recordings(result)
@@ -234,7 +239,7 @@ def _without_labels(result: Survey) -> Survey:
     """Add the recordings, none of which has labels that are used, and notes on files that may have them."""
     result.sound = audio_facts(result.recordings)
     result.unlabelled = len(result.sound.paths)
-    apart = [path for path in files_below(result.folder) if path.suffix.lower() in LABEL_TRACKS and is_label_file(path)]
+    apart = [path for path in result.files if path.suffix.lower() in LABEL_TRACKS and is_label_file(path)]
     result.notes += filter(None, [_elsewhere(result, apart, "files of labels")])
     if files := [path for path in _transcripts(result) if path not in result.met]:
         result.hints.add("transcripts")
@@ -242,7 +247,7 @@ def _without_labels(result: Survey) -> Survey:
         counts = ", ".join(f"{count} {ending}" for ending, count in endings.items())
         result.notes.append(note_text("transcripts", files=f"{counts} ({first_few([str(path) for path in files], 2)})"))
         result.met |= set(files)
-    result.notes += others_in(result.folder, result.met, result.notes)
+    result.notes += others_in(result.folder, result.files, result.met, result.notes)
     return result
 
 
@@ -270,7 +275,7 @@ def _transcripts(result: Survey) -> Iterator[Path]:
     stems = {path.with_suffix("") for path in result.recordings}
     names = {path.name for path in stems}
     tracks = set(result.tracks.values())  # what is said of them is said
-    for path in written.changed([path for path in files_below(result.folder) if path.is_file()]):
+    for path in written.changed([path for path in result.files if path.is_file()]):
         if path in tracks:
             continue
         if path.name.lower().endswith(_TRANSCRIPTS[:-2]) or (
@@ -387,7 +392,7 @@ def audio_facts(recordings: Iterable[Path]) -> AudioFacts:
 def _as_tables(result: Survey) -> CorpusConfig | None:
     """Return the config for the tables that have the columns of a corpus; None if there are none."""
     rows: dict[Path, list[Row]] = {}
-    names = [path for path in files_below(result.folder) if path.is_file()]
+    names = [path for path in result.files if path.is_file()]
     tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE) or _has_columns(path)]
     tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
     tables = [path for path in tables if path.suffix.lower() != ".tsv" or not is_label_file(path)]  # such as Whisper's
@@ -519,7 +524,7 @@ def _grids(result: Survey) -> list[Path]:
 def _as_textgrids(result: Survey) -> CorpusConfig | None:
     """Return the config for TextGrids beside recordings; None if there are none."""
     grids = _grids(result)
-    alone = [path for path in files_below(result.folder) if path.suffix.lower() == TEXTGRID]
+    alone = [path for path in result.files if path.suffix.lower() == TEXTGRID]
     result.met |= set(alone)
     if not grids:
         result.notes += _why_alone(result, alone) if alone else []
@@ -560,7 +565,7 @@ def _as_elan(result: Survey) -> CorpusConfig | None:
 
 def _as_timit(result: Survey) -> CorpusConfig | None:
     """Return the config for a corpus in TIMIT's layout; None if there are no .PHN files."""
-    labels = {path for path in files_below(result.folder) if path.suffix.lower() == ".phn"}
+    labels = {path for path in result.files if path.suffix.lower() == ".phn"}
     result.met |= labels
     return result.config_of(kind="timit", root=str(result.folder), phones="timit61") if labels else None
 

@@ -54,7 +54,6 @@ NOT_RUN = {
     r"pip install .*": "it changes the environment",
     r"scripts/(demo|checks/demo_pythons|install|pin|test|check)\b.*": "it installs an environment; a workflow runs it",
     r".*--processes 2.*": "processes that train together are run by tests/training/test_distributed.py",
-    r"torchrun .*": "two processes that train together are run by tests/training/test_distributed.py",
     r"speechctc plugins --install": "it writes into the home folder; tests/cli/test_output.py runs it in another one",
     r"speechctc studio .*": "it serves until it is interrupted; tests/studio opens it in a browser",
     r"speechctc align talk.wav --words .*": "tests/cli/test_align_words.py runs these on its files",

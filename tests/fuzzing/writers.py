@@ -94,6 +94,7 @@ def commands(run: Path) -> dict[str, Writer]:
         Writer(model, f"evaluate {use} {corpus} --json s.json --report r", ("r",)),
         Writer(model, f"check-labels --config c.yaml {use} {corpus} --out s.tsv --report r", ("r",)),
         Writer(model, f"inspect --audio corpus/train/0.wav {use} --out seen", ("seen",)),
+        Writer(model, "inspect model --json s.json"),
         Writer(model, f"export given {use}"),
         Writer(model, f"export given {use} --overwrite", ("given",)),
         Writer(model, f"export given --format web {use}", ("given",)),
