@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 STATE = "round.json"
 FEATURES = "features"  # the folder beside the rounds: each extracts what is new, and has the dev of the last one
-NGRAM = "lm.safetensors"  # of a checkpoint
 REMEDY = "correct another recording with such a label, or write the label as another, and train again"
 MAX_NAMED = 8  # labels
 
@@ -83,7 +82,6 @@ class Round:
             what = f"{type(error).__name__}: {error}"
             self.update(state="failed", line=f"{what}; the whole message is in {self.folder}/log.txt")
             raise
-        self.keep_ngram()
         self._score()
 
     def train(self) -> None:
@@ -126,16 +124,6 @@ class Round:
         given = {"run": self.run, "data.dir": features, "train.init_from": self.state["model"]}
         given |= {f"train.{key}": self.state[key] for key in ("epochs", "minutes", "lr")}
         return _settings(given | {"train.save_minutes": 1, "train.device": "auto", "score.fold": "none"})
-
-    def keep_ngram(self) -> None:
-        """Give the new model the n-gram of the one before, if their phones are the same.
-
-        That of a few corrections knows little, and the weight it would have was tuned for the other.
-        """
-        old, new = Path(self.state["model"]), self.run / "best"
-        phones = [files.read_json(model / "checkpoint.json")["phones"]["list"] for model in (old, new)]
-        if (old / NGRAM).exists() and phones[0] == phones[1]:
-            files.write_bytes(new / NGRAM, (old / NGRAM).read_bytes())
 
     def _score(self) -> None:
         """Score both models on the recordings that were held out."""

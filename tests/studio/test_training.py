@@ -24,7 +24,6 @@ from speechctc.studio.document import Document
 from speechctc.studio.journal import Phone
 from speechctc.studio.training import (
     MIN_HELD_OUT_RECORDINGS,
-    NGRAM,
     STATE,
     Round,
     Training,
@@ -88,17 +87,6 @@ def test_a_round_without_a_dev_says_what_can_be_done_in_the_page(tmp_path: Path,
     assert status["state"] == "failed"
     assert "each has a label that no other has: x0, x1, x2; correct another recording" in status["line"]
     assert not any(word in status["line"] for word in ("--", "data.", "corpus.", "split"))
-
-
-@pytest.mark.parametrize(("phones", "kept"), [(["a", "b"], b"much speech"), (["a", "c"], b"little speech")])
-def test_the_ngram_of_much_speech_is_kept(tmp_path: Path, phones: list[str], kept: bytes) -> None:
-    for folder, content, labels in (("old", b"much speech", ["a", "b"]), ("run/best", b"little speech", phones)):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / NGRAM).write_bytes(content)
-        write_json(tmp_path / folder / "checkpoint.json", {"phones": {"name": "x", "list": labels}})
-    write_json(tmp_path / STATE, {"model": str(tmp_path / "old")})
-    Round(tmp_path).keep_ngram()
-    assert (tmp_path / "run" / "best" / NGRAM).read_bytes() == kept
 
 
 def test_long_recordings_are_cut_at_pauses_and_only_corrected_pieces_are_used(tmp_path: Path) -> None:
@@ -166,7 +154,7 @@ def test_a_round_trains_scores_and_hands_over_a_model(tmp_path: Path, tiny_model
     status = training.status()
     assert status["state"] == "done", status
     assert len(status["test"]) == 2 and len(status["train"]) == 8 and status["curve"][0]["epoch"] == 1
-    assert status["start_per"] > 0 and status["before"]["recordings"] == 2
+    assert status["start_per"] == 0 and status["before"]["recordings"] == 2
     assert "not reliable" in status["after"]["caution"]
     again = Training(tmp_path / "talks")
     new = again.better_model(status)
@@ -211,7 +199,7 @@ def test_what_comes_after_the_last_epoch_is_not_stopped(
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(Round, "train", train)
-    monkeypatch.setattr(Round, "keep_ngram", lambda self: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(Round, "_per", lambda self, model: signal.raise_signal(signal.SIGTERM))
     before = signal.getsignal(signal.SIGTERM)
     try:
         assert main() == (not has_best)
