@@ -10,6 +10,7 @@ import socket
 import time
 import uuid
 from asyncio import CancelledError
+from asyncio import TimeoutError as TimedOut
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -226,13 +227,15 @@ class Pool:
         self.heard = time.monotonic()
         self.said.pop("still", None)
         try:
-            error = future.exception()
-            answer = None if error else future.result()
+            fetched = self.fetch(begun, future)
         except (Exception, CancelledError):  # the scheduler is gone, or the worker with the answer or what is shared
             self.look()
             if begun.future is future:
                 self.drop(seat, GONE)
             return
+        if fetched is None:
+            return
+        error, answer = fetched
         seat.given.remove(begun)
         begun.future = begun.seat = None
         if answer is None:  # its worker cannot unpack what it was sent, or pack the answer
@@ -249,6 +252,18 @@ class Pool:
             self.again(begun, seat, answer.error)
         else:
             self.found(begun, answer.value)
+
+    def fetch(self, begun: Begun, future: Any) -> tuple[BaseException | None, Any] | None:
+        """Return what was raised and the answer; None if a worker is lost with them: Dask would wait for ever."""
+        seconds = SILENCE_SECONDS
+        while begun.future is future:
+            try:
+                error = future.exception(timeout=seconds)
+                return error, None if error else future.result(timeout=seconds)
+            except TimedOut:
+                seconds *= 2  # else an answer that takes longer would never be there
+                self.look()
+        return None
 
     def found(self, begun: Begun, value: Any) -> None:
         """Keep a result. A worker that lacked what another has is asked last from now on."""

@@ -129,7 +129,7 @@ class Round:
         """Score both models on the recordings that were held out."""
         self.update(state="scoring")
         try:
-            scores = {"before": self._per(Path(self.state["model"])), "after": self._per(self.run / "best")}
+            scores = {"before": self.per_of(Path(self.state["model"])), "after": self.per_of(self.run / "best")}
         except InputError as error:
             self.update(state="done", line=f"the models could not be scored: {error}")
             return
@@ -146,7 +146,7 @@ class Round:
         settings = _settings({**corpus, "score.fold": "none"})
         return evaluate(open_model(model, Recogniser), "test", settings, Reporter(quiet=True))
 
-    def _per(self, model: Path) -> dict[str, Any] | None:
+    def per_of(self, model: Path) -> dict[str, Any] | None:
         """Return a model's PER on what was held out, its interval and a caution; None if nothing was."""
         if not self.state["test"]:
             return None

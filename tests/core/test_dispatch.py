@@ -35,7 +35,7 @@ class Machines:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
     async def _scheduler(self) -> Any:
-        return await distributed.Scheduler(host="127.0.0.1", port=0, dashboard=False)
+        return await distributed.Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0")
 
     async def _worker(self, name: str, threads: int) -> Any:
         return await distributed.Worker(self.address, name=name, nthreads=threads, dashboard=False)
@@ -118,6 +118,34 @@ def test_all_workers_may_go_and_others_take_over_with_what_is_shared(
 def plus(shared: int, item: int) -> int:
     time.sleep(0.02)
     return shared + item
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_an_answer_that_is_lost_with_its_worker_is_not_waited_for(is_lost: bool) -> None:
+    """Dask computes it again, on that worker alone; a slow answer is asked for again."""
+
+    class Future:
+        asked = 0
+
+        def exception(self, timeout: float) -> None:
+            self.asked += 1
+            if is_lost or self.asked == 1:
+                raise asyncio.TimeoutError
+
+        def result(self, timeout: float) -> str:
+            return "answer"
+
+    class WithoutCluster(dispatch.Pool):
+        def __init__(self) -> None:
+            self.looks = 0
+
+        def look(self) -> None:
+            self.looks += 1
+            begun.future = None if is_lost else begun.future
+
+    pool, future = WithoutCluster(), Future()
+    begun = dispatch.Begun(pool, 0, "0", future=future)
+    assert pool.fetch(begun, future) == (None if is_lost else (None, "answer")) and pool.looks == 1
 
 
 def test_a_run_ends_when_no_worker_comes(machines: Machines) -> None:

@@ -199,7 +199,7 @@ def test_what_comes_after_the_last_epoch_is_not_stopped(
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(Round, "train", train)
-    monkeypatch.setattr(Round, "_per", lambda self, model: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(Round, "per_of", lambda self, model: signal.raise_signal(signal.SIGTERM))
     before = signal.getsignal(signal.SIGTERM)
     try:
         assert main() == (not has_best)
