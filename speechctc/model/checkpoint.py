@@ -175,13 +175,13 @@ def load_checkpoint(folder: Path, with_state: bool = False) -> Checkpoint:
 
 def read_inventory(folder: Path) -> Inventory:
     """Read only the phones of a checkpoint; see `load_checkpoint`."""
-    about = files.read_folder(folder, _read_about)
-    try:
-        check_description(folder / DESCRIPTION, about)
-    except ValueError as error:
-        raise InputError(f"{folder}: the checkpoint is damaged ({error})", "use another, or train again") from None
-    phones = about["phones"]
+    phones = _read_whole_about(folder)["phones"]
     return Inventory(phones["name"], tuple(phones["list"]))
+
+
+def read_config(folder: Path) -> Config:
+    """Read only the config of a checkpoint; see `load_checkpoint`."""
+    return parse_config(_read_whole_about(folder)["config"], f"{folder}/{DESCRIPTION}")
 
 
 def read_checkpoint(folder: Path, with_state: bool = False) -> Checkpoint:
@@ -324,6 +324,16 @@ def _read_about(folder: Path) -> dict[str, Any]:
         where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
         what = ": ".join(filter(None, ("checkpoint.json", where, why)))
         raise InputError(f"{folder}: the checkpoint is damaged ({what})", "use another, or train again") from None
+
+
+def _read_whole_about(folder: Path) -> dict[str, Any]:
+    """Read the description alone, of a folder that a training may replace."""
+    about = files.read_folder(folder, _read_about)
+    try:
+        check_description(folder / DESCRIPTION, about)
+    except ValueError as error:
+        raise InputError(f"{folder}: the checkpoint is damaged ({error})", "use another, or train again") from None
+    return about
 
 
 def provenance() -> dict[str, Any]:

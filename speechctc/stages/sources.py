@@ -12,13 +12,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from speechctc.config.load import read_yaml
-from speechctc.core import files
 from speechctc.core.bundled import MODELS, bundled_folder
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import shapes
 from speechctc.inference import boundary_model
 from speechctc.inference.recogniser import JUDGE_FILE
-from speechctc.model.checkpoint import find_checkpoint
+from speechctc.model.checkpoint import find_checkpoint, read_config
 
 SOURCES_FILE = "sources.yaml"
 UNKNOWN = "terms not known"
@@ -154,7 +153,7 @@ def sources_of(folder: Path) -> list[Source]:
     Raises
     ------
     InputError
-        A file of sources is damaged.
+        Its file of sources, or its description, is damaged.
     """
     found = list[Source]()
     for each in _own_sources(folder):
@@ -176,9 +175,9 @@ def _own_sources(folder: Path, seen: Set[Path] = frozenset()) -> list[Source]:
 
 def _of_a_run(folder: Path, seen: Set[Path]) -> list[Source]:
     """Return what the config of a run says: its corpus, and the model that it began with."""
-    config = files.read_json(folder / "checkpoint.json")["config"]
-    found = [Source(WEIGHTS, f"the corpus of the training ({config['corpus']['kind']})", UNKNOWN)]
-    found += _begun_with(config["train"]["init_from"], {*seen, folder.resolve()})
+    config = read_config(folder)
+    found = [Source(WEIGHTS, f"the corpus of the training ({config.corpus.kind})", UNKNOWN)]
+    found += _begun_with(config.train.init_from, {*seen, folder.resolve()})
     if (folder / PART_FILES[BOUNDARIES]).exists():
         found.append(Source(BOUNDARIES, "the corpus of train-boundaries", UNKNOWN))
         fresh = "unless it was trained with --fresh"
@@ -186,20 +185,19 @@ def _of_a_run(folder: Path, seen: Set[Path]) -> list[Source]:
     return found
 
 
-def _begun_with(model: str | None, seen: Set[Path]) -> list[Source]:
+def _begun_with(model: Path | None, seen: Set[Path]) -> list[Source]:
     """Return the sources of the weights and of the n-gram that a training began with."""
     if model is None:
         return []
-    if bundled_folder(model) and not Path(model).exists():
+    if bundled_folder(model) and not model.exists():
         begun = "with which the training began"
-        return [Source(part, model, amount=begun, part_of_model=part) for part in (WEIGHTS, NGRAM)]
+        return [Source(part, str(model), amount=begun, part_of_model=part) for part in (WEIGHTS, NGRAM)]
     try:
-        place = find_checkpoint(Path(model))
+        place = find_checkpoint(model)
+        found = [] if place.resolve() in seen else _own_sources(place, seen)
     except InputError:
-        return [Source(WEIGHTS, f"the model {Path(model).name}, which is not found", UNKNOWN)]
-    if place.resolve() in seen:
-        return []
-    return [each for each in _own_sources(place, seen) if each.part in (WEIGHTS, NGRAM)]
+        return [Source(WEIGHTS, f"the model {model.name}, which is not found or cannot be read", UNKNOWN)]
+    return [each for each in found if each.part in (WEIGHTS, NGRAM)]
 
 
 def sources_text(sources: Sequence[Source]) -> str:

@@ -112,6 +112,10 @@ def test_a_run_names_its_corpus_and_the_model_that_it_began_with(tiny_model: Pat
     assert {*begun("third", str(tmp_path / "second"))} == {*second}
     assert begun("fourth", str(tmp_path / "fourth")) == [corpus]
     assert "is not found" in begun("fifth", "nowhere")[1].name
+    (tmp_path / "fifth" / "checkpoint.json").write_text("{")
+    assert begun("sixth", str(tmp_path / "fifth"))[1:] == [
+        Source("weights", "the model fifth, which is not found or cannot be read", UNKNOWN)
+    ]
     assert export(tmp_path / "second", tmp_path / "given") > 0
     assert sources_of(tmp_path / "given") == second
 
@@ -144,3 +148,13 @@ def test_a_damaged_file_is_refused(text: str, said: str, tmp_path: Path) -> None
     (tmp_path / SOURCES_FILE).write_text(text)
     with pytest.raises(InputError, match=said):
         listed_sources(tmp_path)
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "no JSON"), ('{"format": 1}', "phones: Field required")])
+def test_of_a_run_whose_description_is_damaged_they_are_not_known(
+    speechctc: Command, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "checkpoint.json").write_text(text)
+    done = speechctc("inspect", tmp_path)
+    assert f"{tmp_path}: the checkpoint is damaged (checkpoint.json: {said}" in done.err.splitlines()[-1]
+    assert done.status == 2 and "Traceback" not in done.err
