@@ -173,16 +173,15 @@ def _place(
     if band.cells <= EXACT_CELLS:
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True)
-    reach: NDArray[np.int64]
-    further: NDArray[np.int64]
-    reach, further = (np.full(frames, each) for each in REACH)
+    wider = np.ones(frames, np.int64)  # how many times as far as at first the band reaches, by frame
     while True:
+        reach, further = (each * wider for each in REACH)
         band = anchored_band(compiled, posteriors, reach, further)
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         near = touches(path.states, band, states)
         is_narrow = _around(near, reach) if path.score > -np.inf else np.ones(frames, bool)
-        reach, further = (np.where(is_narrow, 2 * each, each) for each in (reach, further))
-        if not is_narrow.any() or 2 * band.cells > MAX_CELLS or reach.max() > 2 * frames:
+        wider[is_narrow] *= 2
+        if not is_narrow.any() or 2 * band.cells > MAX_CELLS or REACH[0] * wider.max() > 2 * frames:
             return _placement(compiled, posteriors, path, near, False)
 
 
@@ -216,15 +215,16 @@ def _placement(
     """Return what a path says."""
     if path.score == -np.inf:
         return Placement(path.score, np.zeros(0, np.int64), (), (), (), None, is_exact)
-    kinds = compiled.kind[path.states]
+    kinds, columns = compiled.kind[path.states], compiled.graph.column[path.states]
+    is_inside = columns == posteriors.classes + 1
+    columns[is_inside] = BLANK
     spoken = (kinds == Kind.phone) | (kinds == Kind.silence)
-    classes = np.where(spoken, compiled.graph.column[path.states], BLANK).astype(np.int64)
+    classes = np.where(spoken, columns, BLANK).astype(np.int64)
     missing = [(int(frame), compiled.left_out[int(arc)]) for frame, arc in path.jumps if int(arc) in compiled.left_out]
-    inside = np.count_nonzero(compiled.graph.column[path.states] == posteriors.classes + 1)
     return Placement(
-        path.score + INSIDE * inside,
+        path.score + INSIDE * np.count_nonzero(is_inside),
         classes,
-        tuple(_visits(compiled, posteriors, path, spoken)),
+        tuple(_visits(compiled, _deficits(columns, posteriors), path, spoken)),
         tuple(_stretches(kinds)),
         tuple(missing),
         int(touched[0]) if len(touched) else None,
@@ -233,10 +233,9 @@ def _placement(
 
 
 def _visits(
-    compiled: CompiledTranscript, posteriors: Posteriors, path: GraphPath, spoken: NDArray[np.bool_]
+    compiled: CompiledTranscript, deficits: NDArray[np.float64], path: GraphPath, spoken: NDArray[np.bool_]
 ) -> list[Visit]:
-    deficits = np.zeros(posteriors.frames + 1)  # summed up before each frame
-    np.cumsum(_deficits(compiled, posteriors, path), out=deficits[1:])
+    before = np.concatenate([[0.0], np.cumsum(deficits)])  # summed up before each frame
     edges = np.flatnonzero(np.diff(path.states, prepend=-1, append=-1))
     visits: list[Visit] = []
     for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -245,15 +244,13 @@ def _visits(
             unit = int(compiled.unit[state])
             inside = visits and visits[-1].unit == unit and compiled.place[state] > 0
             begin = visits[-1].end if inside else first
-            deficit = float(deficits[end] - deficits[begin])
+            deficit = float(before[end] - before[begin])
             visits.append(Visit(unit, int(compiled.place[state]), first, end, deficit))
     return visits
 
 
-def _deficits(compiled: CompiledTranscript, posteriors: Posteriors, path: GraphPath) -> NDArray[np.float64]:
+def _deficits(columns: NDArray[np.int32], posteriors: Posteriors) -> NDArray[np.float64]:
     """Return by how much the best class of each frame is more probable than that of the path, shape (n_frames,)."""
-    columns = compiled.graph.column[path.states]
-    columns = np.where(columns == posteriors.classes + 1, BLANK, columns)
     own: list[NDArray[Any]] = [np.zeros(0)]
     start = 0
     for rows in posteriors.blocks():
