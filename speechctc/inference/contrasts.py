@@ -48,22 +48,37 @@ class Contrast(NamedTuple):
         return f"{self.one}/{self.other}"
 
 
+class Contrasted(NamedTuple):
+    """A sound, another that it was compared with, how often it was more probably that, and of how many times."""
+
+    phone: str
+    other: str
+    mistaken: int
+    times: int
+
+
 class Tally(Counter[tuple[str, str, bool]]):
     """How often a phone was compared with another, and whether it was more probably that."""
 
     def add(self, segments: Iterable[Segment]) -> None:
         """Count the phones of a recording."""
         for each in segments:
-            for other, probability in each.goodness.contrasts if each.goodness else ():
-                self[each.phone, other, probability < MISTAKEN] += 1
+            self.count(each.phone, each.goodness.contrasts if each.goodness else ())
+
+    def count(self, phone: str, contrasts: Iterable[tuple[str, float]]) -> None:
+        """Count a phone by its contrasts, as `PhoneScore` has them."""
+        for other, probability in contrasts:
+            self[phone, other, probability < MISTAKEN] += 1
+
+    def found(self) -> list[Contrasted]:
+        """Return the counts of each sound and other, in the order of the sounds."""
+        pairs = dict.fromkeys(each[:2] for each in sorted(self))
+        taken = [(one, other, self[one, other, True], self[one, other, False]) for one, other in pairs]
+        return [Contrasted(one, other, mistaken, mistaken + right) for one, other, mistaken, right in taken]
 
     def lines(self, contrasts: Sequence[Contrast]) -> list[str]:
         """Return a line on what was taken for what, if there are contrasts."""
-        sides = dict.fromkeys(each[:2] for each in sorted(self))
-        found = [
-            f"{one} as {other} {self[one, other, True]} of {self[one, other, True] + self[one, other, False]}"
-            for one, other in sides
-        ]
+        found = [f"{each.phone} as {each.other} {each.mistaken} of {each.times}" for each in self.found()]
         return [f"contrasts: {', '.join(found) or 'none of their sounds has a score'}"] if contrasts else []
 
 

@@ -24,7 +24,7 @@ from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_extra
 from speechctc.core.files import MOST_RESULTS, read_json
 from speechctc.corpora.transcripts import Task
-from speechctc.inference.contrasts import MISTAKEN
+from speechctc.inference.contrasts import Contrasted, Tally
 from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet, new_workbook
 from speechctc.inference.goodness import LOW
 from speechctc.inference.output import OutputOptions
@@ -141,15 +141,6 @@ class Finding(NamedTuple):
         return f"{self.said[0].word}: " + ", ".join(f"{each.phone} {each.score:.2f}" for each in self.said)
 
 
-class Contrasted(NamedTuple):
-    """A sound, another that it was compared with, how often it was more probably that, and of how many times."""
-
-    phone: str
-    other: str
-    mistaken: int
-    times: int
-
-
 class Sound(NamedTuple):
     """How one speaker said a sound, or (`phone` is empty) all of them."""
 
@@ -214,12 +205,10 @@ class Speaker(NamedTuple):
     @property
     def contrasts(self) -> list[Contrasted]:
         """How often each sound was said as another that it was compared with, the most often mistaken first."""
-        found = defaultdict[tuple[str, str], list[bool]](list)
+        tally = Tally()
         for each in self.whole.said:
-            for other, probability in each.contrasts:
-                found[each.phone, other].append(probability < MISTAKEN)
-        pairs = (Contrasted(*pair, sum(taken), len(taken)) for pair, taken in found.items())
-        return sorted(pairs, key=lambda each: (-each.mistaken / each.times, each))
+            tally.count(each.phone, each.contrasts)
+        return sorted(tally.found(), key=lambda each: -each.mistaken / each.times)
 
     @property
     def words(self) -> list[Finding]:
