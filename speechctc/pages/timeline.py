@@ -120,7 +120,7 @@ def make_timeline(id: str, name: str, samples: NDArray[np.float32], rate: int, t
         for png, share in zip(drawn, shares, strict=True)
     )
     ticks = tuple(k / 2 for k in range(int(np.floor(2 * seconds)) + 1))
-    sound = data_url(ogg_opus(samples, rate), MEDIA_TYPE)
+    sound = sound_url(samples, rate)
     return Timeline(id, name, seconds, sound, width, tuple(pictures), tuple(tiers), ticks, tuple(_kilohertz(settings)))
 
 
@@ -134,6 +134,11 @@ def pixels_per_second(cells: Sequence[Cell]) -> int:
     """Return a scale at which most labels fit into their cells."""
     needed = [(LETTER * len(cell.label) + AROUND) / max(cell.end - cell.start, 0.01) for cell in cells]
     return round(float(np.clip(np.quantile(needed, FITTING), NARROWEST, WIDEST))) if needed else NARROWEST
+
+
+def sound_url(samples: NDArray[np.float32], rate: int) -> str:
+    """Return a recording as a ``data:`` URL, as `ogg_opus` compresses it."""
+    return data_url(ogg_opus(samples, rate), MEDIA_TYPE)
 
 
 def ogg_opus(samples: NDArray[np.float32], rate: int) -> bytes:

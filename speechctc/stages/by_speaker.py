@@ -30,8 +30,8 @@ from speechctc.inference.goodness import LOW
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.result import Misfit, misfits_text
 from speechctc.inference.segmenter import OMITTED
-from speechctc.pages.page import data_url, render_page
-from speechctc.pages.timeline import MEDIA_TYPE, ogg_opus
+from speechctc.pages.page import render_page
+from speechctc.pages.timeline import sound_url
 from speechctc.phones.articulation import ipa, is_arpabet
 from speechctc.phones.inventory import nfc
 
@@ -634,7 +634,7 @@ def clips(speaker: Speaker) -> dict[Said, str]:
         samples, _ = sound_file.read(Path(file), RATE, channel)  # once: a program may have to decode it
         for said in group:
             first, end = (round(RATE * time) for time in (max(said.start - AROUND, 0.0), said.end + AROUND))
-            found[said] = data_url(ogg_opus(samples[first:end], RATE), MEDIA_TYPE)
+            found[said] = sound_url(samples[first:end], RATE)
     return found
 
 

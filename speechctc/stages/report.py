@@ -21,8 +21,8 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.edits import DIMENSIONS, Confusions, Edit, align, phonetic_order
 from speechctc.metrics.per import ProtocolScore
 from speechctc.pages import timeline
-from speechctc.pages.page import data_url, render_page
-from speechctc.pages.timeline import MEDIA_TYPE, Cell, Kind, Tier, Timeline, make_timeline, ogg_opus
+from speechctc.pages.page import render_page
+from speechctc.pages.timeline import Cell, Kind, Tier, Timeline, make_timeline, sound_url
 from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.label_rules import Folding
 from speechctc.stages.evaluate import Evaluation, score_of, scores_by
@@ -136,9 +136,11 @@ def sounds(results: Sequence[ScoredUtterance], reporter: Reporter) -> dict[int, 
 
 
 def _clip(result: ScoredUtterance) -> str:
-    one = result.utterance
-    samples, _ = sound_file.read(one.audio, PAGE_RATE, one.channel, one.stretch)
-    return data_url(ogg_opus(samples, PAGE_RATE), MEDIA_TYPE)
+    return sound_url(_samples(result.utterance), PAGE_RATE)
+
+
+def _samples(utterance: Utterance) -> NDArray[np.float32]:
+    return sound_file.read(utterance.audio, PAGE_RATE, utterance.channel, utterance.stretch)[0]
 
 
 def _link(utterance: Utterance) -> str:
@@ -190,7 +192,6 @@ def choose(scored: ScoredSplit, most: int) -> dict[str, list[ScoredUtterance]]:
 def show(result: ScoredUtterance, recogniser: Recogniser, folding: Folding) -> Example:
     """Return an utterance with its sound and its picture."""
     utterance = result.utterance
-    samples, _ = sound_file.read(utterance.audio, PAGE_RATE, utterance.channel, utterance.stretch)
     times = times_of_labels(utterance, recogniser)
     placed = "as labelled" if utterance.times is not None else "as the model aligns it"
     placed = "the reference could not be placed in time" if times is None else f"times of the reference {placed}"
@@ -198,7 +199,7 @@ def show(result: ScoredUtterance, recogniser: Recogniser, folding: Folding) -> E
     tiers = [Tier("recognised", tuple(_recognised(result, edits)))]
     if times is not None:
         tiers.insert(0, Tier("reference", tuple(_labelled(result, edits, times))))
-    timeline = make_timeline(f"u{result.number}", utterance.id, samples, PAGE_RATE, tiers)
+    timeline = make_timeline(f"u{result.number}", utterance.id, _samples(utterance), PAGE_RATE, tiers)
     return Example(result, timeline, placed)
 
 
