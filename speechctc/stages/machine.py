@@ -148,11 +148,11 @@ def epoch_seconds(config: Config, inventory: Inventory, utterances: int, seconds
     train_step = noise_train_step(config, inventory, device)
     frames = min(max(int(seconds / frame), 50), TIMED_FRAMES)
     count, phones = max(min(config.train.batch_size, utterances, config.train.batch_frames // frames), 1), frames // 10
-    rows, lengths, counts = np.arange(count), np.full(count, frames), np.full(count, phones)
+    lengths, counts = np.full(count, frames), np.full(count, phones)
     static = torch.zeros(count, frames, config.features.static_dims, device=device)
     labels = torch.arange(1, phones + 1, device=device).remainder(train_step.net.classes - 1).add(1).repeat(count, 1)
-    host = (torch.from_numpy(each).to(device) for each in (lengths, counts))
-    batch = Batch(rows, lengths, counts, static, next(host), labels, next(host))
+    of_frames, of_labels = (torch.from_numpy(each).to(device) for each in (lengths, counts))
+    batch = Batch(np.arange(count), lengths, counts, static, of_frames, labels, of_labels)
     times: list[float] = []
     while len(times) < 2 or len(times) < 4 and sum(times) < TIMING:
         began = time.perf_counter()
