@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from speechctc.metrics.per import DRAWS, EditCounts, compare_errors, draw_rates, edit_counts, matched_pairs, reliability
 
 
-def distance_by_hand(a: list[str], b: list[str]) -> int:
+def distance_by_hand(a: Sequence[object], b: Sequence[object]) -> int:
     """Wagner and Fischer's table."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):

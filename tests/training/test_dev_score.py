@@ -17,6 +17,7 @@ from speechctc.training.batches import Batch, Languages, TrainingData
 from speechctc.training.dev_score import constant_loss, decode_utterance, score_dev
 from speechctc.training.distributed import Ranks
 from speechctc.training.train_step import TrainStep
+from tests.metrics.test_per import distance_by_hand
 from tests.train_helpers import Recorder, trainer_of
 
 FRAMES = 300
@@ -48,16 +49,6 @@ class Written(TrainStep):
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(each) for each in rows])
 
 
-def distance(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the fewest substitutions, deletions and insertions between two sequences, by the table of all prefixes."""
-    table = np.zeros((len(one) + 1, len(other) + 1), int)
-    table[:, 0], table[0] = range(len(one) + 1), range(len(other) + 1)
-    for i, a in enumerate(one, 1):
-        for k, b in enumerate(other, 1):
-            table[i, k] = min(table[i - 1, k] + 1, table[i, k - 1] + 1, table[i - 1, k - 1] + (a != b))
-    return int(table[-1, -1])
-
-
 def test_what_is_scored_is_what_was_written(extracted: Path) -> None:
     """Logits that spell labels with errors: sums over utterances, against a table of prefixes and torch in float64."""
     rng, data = np.random.default_rng(2), TrainingData(load_config(extracted), torch.device("cpu"), Recorder())
@@ -79,7 +70,7 @@ def test_what_is_scored_is_what_was_written(extracted: Path) -> None:
     written = Written(data, extracted, logits)
     found = score_dev(written, data, None, lambda: False)
     assert found is not None and not any(written.is_training) and written.net.training
-    errors = [distance(*pair) for pair in zip(references, spelled, strict=True)]
+    errors = [distance_by_hand(*pair) for pair in zip(references, spelled, strict=True)]
     phones = [len(each) for each in references]
     assert 10 < sum(errors) < sum(phones) - 10, "else it would not tell"
     assert found.counts.errors == sum(errors) and found.counts.reference_phones == sum(phones)
