@@ -72,11 +72,11 @@ class Hearing:
     phones : Inventory
         Of the model.
     others : sequence of str
-        Labels of the same notation, by which it is told.
+        Labels of the same notation, by which it is told; without any, it is IPA.
     """
 
     def __init__(self, phones: Inventory, others: Sequence[str] = ()) -> None:
-        self.phones, self._others = phones, others
+        self.phones, self._is_arpabet = phones, is_arpabet(others)
         self._known: dict[str, str | None] = {}
         self._parts: dict[str, tuple[str, ...]] = {}
 
@@ -85,7 +85,7 @@ class Hearing:
         labels = tuple(labels)
         new = [label for label in dict.fromkeys(labels) if label not in self._known]
         if new:
-            matches = match_phones((*new, *self._others), self.phones.phones)
+            matches = match_phones(new, self.phones.phones, self._is_arpabet)
             self._known |= {label: matches[label].phone if label in matches else None for label in new}
             for label in new:
                 if not self._split_tone(label) and (label not in matches or matches[label].how == "nearness"):
@@ -103,8 +103,7 @@ class Hearing:
 
     def _divide(self, label: str) -> None:
         """Let the vowels of a diphthong be heard one after the other, where the model has phones like them."""
-        symbol = ipa(label, is_arpabet((label, *self._others)))[0]
-        parts = divide_phone(symbol, diphthongs=True, affricates=False)
+        parts = divide_phone(ipa(label, self._is_arpabet)[0], diphthongs=True, affricates=False)
         matches = match_phones(parts, self.phones.phones) if len(parts) > 1 else {}
         if matches and all(part in matches for part in parts):
             self._hear_in_row(label, [matches[part].phone for part in parts])

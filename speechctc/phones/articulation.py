@@ -253,7 +253,7 @@ class Match(NamedTuple):
     how: How
 
 
-def match_phones(phones: Sequence[str], known: Sequence[str]) -> dict[str, Match]:
+def match_phones(phones: Sequence[str], known: Sequence[str], arpabet: bool | None = None) -> dict[str, Match]:
     """Return for each phone the known phone that is the same, or the most similar one.
 
     Each set is taken for ARPABET or for IPA by its labels, since ``y`` in IPA is another phone than ``y`` in CMU's set.
@@ -262,6 +262,8 @@ def match_phones(phones: Sequence[str], known: Sequence[str]) -> dict[str, Match
     ----------
     phones, known : sequence of str
         Two sets of labels. A diphthong is most similar to another one, or else to the phone like its first vowel.
+    arpabet : bool, optional
+        Whether `phones` are ARPABET, where that is known: a few may look like it.
 
     Returns
     -------
@@ -269,7 +271,7 @@ def match_phones(phones: Sequence[str], known: Sequence[str]) -> dict[str, Match
         Phones without a match are not in it: those that are neither IPA nor ARPABET, or unlike all known phones.
         A silence matches only a silence.
     """
-    arpabet, known_arpabet = is_arpabet(phones), is_arpabet(known)
+    arpabet, known_arpabet = is_arpabet(phones) if arpabet is None else arpabet, is_arpabet(known)
     matches = {phone: _match(phone, known, arpabet, known_arpabet) for phone in phones}
     return {phone: match for phone, match in matches.items() if match is not None}
 

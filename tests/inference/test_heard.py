@@ -150,6 +150,16 @@ def test_labels_in_arpabet_are_heard_by_a_model_in_ipa() -> None:
     assert dict(found)["y"] == ("y",)
 
 
+def test_a_word_in_ipa_whose_diphthong_is_spelt_like_arpabet_is_heard_in_ipa() -> None:
+    """As eSpeak NG reads Finnish; where a dictionary is in ARPABET, its labels tell."""
+    for others, iy, ey in (((), ("i", "y"), ("e", "y")), (("iy", "sh", "s"), ("i",), ("e", "ɪ"))):
+        hearing = Hearing(IPA_SET, others)
+        assert hearing.knows(["s", "iy", "n", "t"]) and hearing.knows(["ey"])
+        heard = hearing.of(hearing.parts(["iy", "ey"]))
+        found = [tuple(map(heard.phone, hearing.parts([label]))) for label in ("iy", "ey")]
+        assert found == [iy, ey]
+
+
 def test_what_is_said_instead_of_a_vowel_of_a_diphthong_is_said_with_the_other() -> None:
     hearing = Hearing(Inventory("found", ("a", "e", "ʊ")))
     assert hearing.knows(["aʊ"])
