@@ -17,6 +17,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import shapes
 from speechctc.inference import boundary_model
 from speechctc.inference.recogniser import JUDGE_FILE
+from speechctc.inference.segmenter import CALIBRATION_FILE
 from speechctc.model.checkpoint import find_checkpoint, read_config
 
 SOURCES_FILE = "sources.yaml"
@@ -30,7 +31,14 @@ WEIGHTS, NGRAM, BOUNDARIES, SHIFT, JUDGE = (
     "net for scores",
 )
 # Parts of a model that have a file of their own; without it the model has no such part.
-PART_FILES = {NGRAM: "lm.safetensors", BOUNDARIES: boundary_model.FILE, SHIFT: boundary_model.FILE, JUDGE: JUDGE_FILE}
+PART_FILES = {
+    NGRAM: "lm.safetensors",
+    BOUNDARIES: boundary_model.FILE,
+    SHIFT: boundary_model.FILE,
+    "width of intervals": boundary_model.FILE,
+    JUDGE: JUDGE_FILE,
+    "calibration": CALIBRATION_FILE,
+}
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,13 @@ def test_a_copy_has_the_sources_of_the_parts_that_it_has(tmp_path: Path) -> None
     judge = [each for each in whole if each.part == "net for scores"]
     weights = [each for each in sources_of(tmp_path / "judge") if each.part == "weights"]
     assert [each.name for each in weights] == [each.name for each in judge]
+    assert not any(each.part == "calibration" for each in sources_of(tmp_path / "judge"))  # it was the other net's
+    shutil.copytree(MODELS["ipa"].folder, tmp_path / "ipa")
+    (tmp_path / "ipa" / FILE).unlink()
+    gone = {each.part for each in sources_of(MODELS["ipa"].folder)} - {
+        each.part for each in sources_of(tmp_path / "ipa")
+    }
+    assert gone == {"boundary model", "width of intervals"}
 
 
 @pytest.mark.parametrize(
