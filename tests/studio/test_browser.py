@@ -120,7 +120,7 @@ def test_firefox_recognises_corrects_and_plays(tmp_path: Path, tiny_model: Path)
             page.wait("the model", lambda: page.text("#model") not in ("", "being loaded"))
             page.click("#recognise-new")
             page.wait("all six", lambda: "6 recognised" in page.text("#counts"))
-            page.wait("phones", lambda: f"{len(SONG)} phones" in page.text("#facts"))
+            page.wait("phones", lambda: f"{len(SONG)} phones, 0 checked" in page.text("#facts"))
             tiers, label = (driver.find_element("css selector", name) for name in ("#tiers", "#label"))
             drawn = (
                 "const it = document.getElementById('spectrogram'), at = it.getContext('2d');"
