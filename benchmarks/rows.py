@@ -40,6 +40,13 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         writer.writerows(rows)
 
 
+def put(path: Path, rows: Sequence[dict[str, Any]], *key: str) -> None:
+    """Write rows in place of those of a file that have the same in the columns `key`; other rows stay, before them."""
+    anew = {tuple(str(row[name]) for name in key) for row in rows}
+    kept = [row for row in read(path) if tuple(row[name] for name in key) not in anew]
+    write(path, [*kept, *rows])
+
+
 def append(path: Path | None, row: dict[str, object]) -> None:
     """Add a row to a CSV file, with the names of the columns where it begins."""
     if path is None:

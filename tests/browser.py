@@ -141,25 +141,12 @@ class Firefox:
 
     def __init__(self, opened: Any) -> None:
         self._opened = opened
-        self.quit, self.session_id = opened.quit, opened.session_id
+        self.session_id = opened.session_id  # which selenium's waits name
         self.get, self.find_element, self.find_elements = opened.navigate, opened.find_element, opened.find_elements
-
-    @property
-    def current_url(self) -> str:
-        """The address of the page."""
-        return str(self._opened.get_url())
 
     def execute_script(self, script: str, *arguments: Any) -> Any:
         """Run a script in the page, as its own scripts run."""
         return self._opened.execute_script(script, script_args=arguments, sandbox=None)
-
-    def execute_async_script(self, script: str, *arguments: Any) -> Any:
-        """Run a script in the page that calls its last argument when it is done."""
-        return self._opened.execute_async_script(script, script_args=arguments, sandbox=None)
-
-    def set_window_size(self, width: int, height: int) -> None:
-        """Set the size of the window, pixels."""
-        self._opened.set_window_rect(width=width, height=height)
 
 
 def console(driver: Any) -> list[str]:

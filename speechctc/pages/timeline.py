@@ -113,11 +113,10 @@ def make_timeline(id: str, name: str, samples: NDArray[np.float32], rate: int, t
     settings = SpectrogramSettings()
     seconds = len(samples) / rate
     width = max(round(seconds * pixels_per_second([cell for tier in tiers for cell in tier.cells])), 1)
-    drawn = spectrogram_pngs(samples, rate, settings)
-    shares = [min(PICTURE, columns_of(samples, rate) - PICTURE * k) for k in range(len(drawn))]
+    columns = columns_of(samples, rate)
     pictures = (
-        (data_url(png, "image/png"), f"{100 * share / sum(shares):.4f}%")
-        for png, share in zip(drawn, shares, strict=True)
+        (data_url(png, "image/png"), f"{100 * min(PICTURE, columns - PICTURE * k) / columns:.4f}%")
+        for k, png in enumerate(spectrogram_pngs(samples, rate, settings, columns))
     )
     ticks = tuple(k / 2 for k in range(int(np.floor(2 * seconds)) + 1))
     sound = sound_url(samples, rate)

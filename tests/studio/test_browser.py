@@ -41,6 +41,15 @@ def opened(folder: Path, model: str, heard: Path | None = None) -> Iterator[tupl
         server.close()
 
 
+def six_songs(place: Path) -> Path:
+    """Return a folder with six recordings."""
+    folder = place / "talks"
+    folder.mkdir()
+    for number in range(6):
+        write_song(folder / f"song {number}.wav", SONG, seed=number)
+    return folder
+
+
 def recognise_six(page: browser.Page) -> None:
     page.wait("the list", lambda: page.text("#counts").startswith("6 recordings: 6 new"))
     assert "token" not in page.driver.current_url
@@ -80,10 +89,7 @@ def check_after_a_kill(folder: Path, model: str, server: browser.Server, page: b
 
 
 def test_ten_corrections_survive_a_kill(tmp_path: Path, tiny_model: Path) -> None:
-    folder = tmp_path / "talks"
-    folder.mkdir()
-    for number in range(6):
-        write_song(folder / f"song {number}.wav", SONG, seed=number)
+    folder = six_songs(tmp_path)
     with opened(folder, str(tiny_model)) as (server, page):
         recognise_six(page)
         correct_ten(page, "new")
@@ -102,10 +108,7 @@ def test_ten_corrections_survive_a_kill(tmp_path: Path, tiny_model: Path) -> Non
 
 
 def test_firefox_recognises_corrects_and_plays(tmp_path: Path, tiny_model: Path) -> None:
-    folder = tmp_path / "talks"
-    folder.mkdir()
-    for number in range(6):
-        write_song(folder / f"song {number}.wav", SONG, seed=number)
+    folder = six_songs(tmp_path)
     server = browser.Server(folder, "--model", str(tiny_model))
     try:
         with other_browser("Firefox", tmp_path) as driver:
@@ -117,7 +120,7 @@ def test_firefox_recognises_corrects_and_plays(tmp_path: Path, tiny_model: Path)
             page.wait("the model", lambda: page.text("#model") not in ("", "being loaded"))
             page.click("#recognise-new")
             page.wait("all six", lambda: "6 recognised" in page.text("#counts"))
-            page.wait("phones", lambda: f"{len(SONG)} phones" in page.text("#facts"))
+            page.wait("phones", lambda: f"{len(SONG)} phones, 0 checked" in page.text("#facts"))
             tiers, label = (driver.find_element("css selector", name) for name in ("#tiers", "#label"))
             drawn = (
                 "const it = document.getElementById('spectrogram'), at = it.getContext('2d');"
