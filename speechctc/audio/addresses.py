@@ -137,20 +137,13 @@ def _kept(folder: Path, note: Path) -> Path | None:
 
 def _read(system: Any, place: str, folder: Path, note: Path, ending: str) -> Path:
     """Read a recording, and keep it by its content."""
-    ending = ending if re.fullmatch(r"\.\w{1,8}", ending) else ""
-    found = folder / "none"
-
-    def copy(draft: Path) -> None:
-        nonlocal found
-        digest = hashlib.sha256()
+    ending, digest = ending if re.fullmatch(r"\.\w{1,8}", ending) else "", hashlib.sha256()
+    with files.draft_file(note) as draft:
         with system.open(place, "rb") as source, open(draft, "wb") as target:
             while piece := source.read(PIECE):
                 digest.update(piece)
                 target.write(piece)
         found = folder / f"{digest.hexdigest()}{ending}"
-
-    with files.draft_file(note) as draft:
-        copy(draft)
         files.put_in_place(draft, found)
     files.write_text(note, f"{found.name}\n")
     return found
