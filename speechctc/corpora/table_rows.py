@@ -258,14 +258,14 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
 
 def _from_one(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:
     """Yield rows, without the channels or tracks of a table in which one is 0: the others are counted from 0, too."""
-    for name in _NUMBERED:
-        zero = next((row.line for row in rows() if row.problem == f"{name} '0' {_NOT_FROM_ONE}"), None)
-        if zero is not None:
-            problem = f"a {name} that is counted from 0, as line {zero} has it"
-            for row in rows():
-                yield row if row.problem or row.channel is None else row._replace(problem=problem)
-            return
-    yield from rows()
+    named, lines = {f"{name} '0' {_NOT_FROM_ONE}": name for name in _NUMBERED}, dict[str, int]()
+    for row in rows():
+        if name := named.get(row.problem):
+            lines.setdefault(name, row.line)
+    first = next(filter(lines.__contains__, _NUMBERED), None)
+    problem = f"a {first} that is counted from 0, as line {lines[first]} has it" if first else ""
+    for row in rows():
+        yield row._replace(problem=problem) if problem and not row.problem and row.channel is not None else row
 
 
 _LISTED = frozenset((*TIMIT61, *TIMIT48, *TIMIT39, *CMU39, *SILENCES))
