@@ -526,18 +526,10 @@ def _as_textgrids(result: Survey) -> CorpusConfig | None:
     grids = _grids(result)
     alone = [path for path in result.files if path.suffix.lower() == TEXTGRID]
     result.met |= set(alone)
-    if not grids:
-        result.notes += _why_alone(result, alone) if alone else []
-        return None
-    return result.tiers("textgrid", grids)
-
-
-def _why_alone(result: Survey, grids: Sequence[Path]) -> Iterator[str]:
-    """Yield a note on TextGrids of which none lies beside its recording."""
-    if told := _elsewhere(result, grids, "TextGrids"):
-        yield told
-    else:
-        yield f"not used: {plural(len(grids), 'TextGrid')} with no recording of that name in the folder"
+    if not grids and alone:
+        without = f"not used: {plural(len(alone), 'TextGrid')} with no recording of that name in the folder"
+        result.notes.append(_elsewhere(result, alone, "TextGrids") or without)
+    return result.tiers("textgrid", grids) if grids else None
 
 
 def _elsewhere(result: Survey, files: Iterable[Path], what: str) -> str:
