@@ -18,6 +18,7 @@ from speechctc.core.text_files import MOST_TABLE, read_text, read_unpacked
 
 TRANS = ".trans.txt"
 SCP = "wav.scp"
+OF_FAIRSEQ = (".phn", ".wrd", ".ltr")  # labels beside a manifest of fairseq; of several, the first is read
 TO_THE_END = "inf"  # the end of a row that lasts as long as its recording
 PERTURBED = "a perturbed copy"  # what the problem of a row begins with that is no recording of its own
 Values = dict[str, Any]
@@ -393,7 +394,7 @@ def fairseq_rows(text: str, path: Path) -> list[Values] | None:
     root, *lines = text.rstrip("\n").split("\n")
     if "\t" in root or not lines or not all(_SAMPLES.fullmatch(line) for line in lines[:9]):
         return None
-    labelled = next((file for ending in (".phn", ".wrd", ".ltr") if (file := path.with_suffix(ending)).is_file()), None)
+    labelled = next(filter(Path.is_file, map(path.with_suffix, OF_FAIRSEQ)), None)
     if labelled is None:
         what = f"{path}: a manifest of fairseq without a file of labels beside it"
         raise InputError(what, f"add {path.stem}.phn, .wrd or .ltr")
