@@ -210,11 +210,11 @@ def _vctk(folder: Path, sounds: Mapping[Path, str], texts: Iterable[Path]) -> It
 
     Of a recording with two microphones the first is read.
     """
+    first = folder / _sound_folders(folder)[0]  # where one that is not there should be
     for file in texts:
         inside = file.parent.relative_to(folder / TEXTS)
         found = [sounds.get(inside / f"{file.stem}{which}") for which in _MICROPHONES]
-        there = next(filter(None, found), None)
-        audio = there or os.path.join(folder, _sound_folders(folder)[0], inside, f"{file.stem}.wav")
+        audio = next(filter(None, found), None) or os.path.join(first, inside, f"{file.stem}.wav")
         row = {
             "id": file.stem,
             "audio": os.path.relpath(audio, folder),
