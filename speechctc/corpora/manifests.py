@@ -63,12 +63,13 @@ def corpora_in(folder: Path, names: Iterable[Path]) -> list[Path]:
 def read_folder(folder: Path) -> Callable[[], Iterator[Values]] | None:
     """Return what reads the rows of a corpus of Kaldi, LibriSpeech or VCTK; None if a folder is none.
 
-    Its files are found once, however often the rows are read.
+    Its files are found once, however often the rows are read; VCTK's, which are many, when they are first read.
     """
     if (folder / SCP).is_file() and (folder / "text").is_file():
         return partial(_kaldi, folder)
     if (folder / TEXTS).is_dir() and _sound_folders(folder):
-        return partial(_vctk, folder, _sounds_of_vctk(folder), _files_below(folder / TEXTS, ".txt"))
+        found = cache(lambda: (_sounds_of_vctk(folder), _files_below(folder / TEXTS, ".txt")))
+        return lambda: _vctk(folder, *found())
     files = _files_below(folder, TRANS)
     return partial(_librispeech, folder, files) if files else None
 
