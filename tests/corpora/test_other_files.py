@@ -11,31 +11,11 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core.errors import InputError
 from speechctc.corpora.survey import Survey, _finder, survey
 
-GRID = """File type = "ooTextFile"
-Object class = "TextGrid"
-
-0
-1
-<exists>
-1
-"IntervalTier"
-"phones"
-0
-1
-3
-0
-0.2
-"a"
-0.2
-0.4
-"p"
-0.4
-1
-""
-"""
+GRID = textgrid_text(1.0, {"phones": [Interval(0.0, 0.2, "a"), Interval(0.2, 0.4, "p")]})
 
 
 @pytest.fixture(autouse=True)
