@@ -71,7 +71,7 @@ TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 _TRAITS = frozenset(TRAITS)
 _TEXTS = ("audio", *OPTIONAL)
 _NUMBERED, _NOT_FROM_ONE = ("channel", "track"), "is not a number from 1"
-_HEAD = 1 << 16  # characters of a table, among which the name of a column that it has stands
+_HEAD = 1 << 16  # characters of JSON, among which the name of a column that it has stands
 _ONCE = (*REQUIRED, *LABELS, *OPTIONAL, *TIMES, *TRAITS, "split", "duration", "offset")  # columns that no other has
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json", ".list")
@@ -237,7 +237,7 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     text, note = read_cells(path, REQUIRED)
     if not text.strip():
         raise InputError(f"{path}: the table is empty", f"its first line names the columns: {COLUMNS}")
-    notes = (note,) if note else ()
+    notes, columns = (note,) if note else (), text[:_HEAD].lower() if ending in JSON_LINES else list[str]()
     if ending in JSON_LINES:
         rows: Callable[[], Iterator[Row]] = partial(_json_rows, text, path, labels)
         with suppress(InputError, ValueError, RecursionError):
@@ -249,10 +249,11 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     else:
         header = _read_header(text, path, labels)
         rows, notes = partial(_delimited_rows, text, path, header), (*notes, *header.notes)
+        columns = header.columns
     first = next(rows(), None)
     if first is None:
         raise InputError(f"{path}: no rows in the table", f"a row has {COLUMNS}")
-    counted = any(name in text[:_HEAD].lower() for name in _NUMBERED)
+    counted = any(name in columns for name in _NUMBERED)
     return _as_phones(path, partial(_from_one, rows) if counted else rows, notes, labels)
 
 
@@ -611,7 +612,7 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
     audio = _ROOT.sub("", audio)
     if "id" not in values:
         id = PurePath(audio.replace("\\", "/")).stem
-    for name, number in (("channel", channel), ("track", track)):
+    for name, number in zip(_NUMBERED, (channel, track), strict=True):
         if number and not (number.isdecimal() and len(number) < 10 and int(number) > 0):
             return Row(line, id, problem=f"{name} {number[:40]!r} {_NOT_FROM_ONE}")
     words = values.get("words")
