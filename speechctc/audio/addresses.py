@@ -56,12 +56,13 @@ def cache_folder() -> Path:
     Raises
     ------
     InputError
-        Others may write to it, or it cannot be made.
+        Others may write to it, it cannot be made, or the user has no home.
     """
-    default = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
-    own = Path(os.environ.get("SPEECHCTC_CACHE") or Path(default or Path.home() / ".cache") / "speechctc")
-    folder = own / FOLDER
     fix = "name a folder of your own in SPEECHCTC_CACHE"
+    own = os.environ.get("SPEECHCTC_CACHE") or _cache_home()
+    if not own:
+        raise InputError("recordings of addresses cannot be kept: this user has no home", fix)
+    folder = Path(own) / FOLDER
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
@@ -70,6 +71,16 @@ def cache_folder() -> Path:
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
         raise InputError(f"{folder}: of another user, or others may write to it", fix)
     return folder
+
+
+def _cache_home() -> str:
+    """Return the folder of this program in the user's cache; ``""`` if the user has no home.
+
+    A relative ``XDG_CACHE_HOME`` is ignored: it would lie in the working folder, maybe a stranger's.
+    """
+    named = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME", "")
+    home = named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "speechctc") if os.path.isabs(home) else ""
 
 
 def fetch(addresses: Sequence[str], advance: Callable[[int], object]) -> dict[str, Path | InputError]:
@@ -137,20 +148,13 @@ def _kept(folder: Path, note: Path) -> Path | None:
 
 def _read(system: Any, place: str, folder: Path, note: Path, ending: str) -> Path:
     """Read a recording, and keep it by its content."""
-    ending = ending if re.fullmatch(r"\.\w{1,8}", ending) else ""
-    found = folder / "none"
-
-    def copy(draft: Path) -> None:
-        nonlocal found
-        digest = hashlib.sha256()
+    ending, digest = ending if re.fullmatch(r"\.\w{1,8}", ending) else "", hashlib.sha256()
+    with files.draft_file(note) as draft:
         with system.open(place, "rb") as source, open(draft, "wb") as target:
             while piece := source.read(PIECE):
                 digest.update(piece)
                 target.write(piece)
         found = folder / f"{digest.hexdigest()}{ending}"
-
-    with files.draft_file(note) as draft:
-        copy(draft)
         files.put_in_place(draft, found)
     files.write_text(note, f"{found.name}\n")
     return found

@@ -33,6 +33,11 @@ def files_below(folder: Path, onerror: Callable[[OSError], object] | None = None
     return sorted(Path(where, name) for where, folders, others in found for name in (*folders, *others))
 
 
+def is_hidden(path: Path, folder: Path) -> bool:
+    """Tell whether a file or folder below a folder is hidden, or in a hidden one."""
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
 def walk(
     folder: Path, links: bool = False, onerror: Callable[[OSError], object] | None = None
 ) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -6,8 +6,9 @@ import html
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import compress
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -62,14 +63,14 @@ class LabelFile(NamedTuple):
         Those with a label, in the order of time.
     note : str
         What the user should know about how the file was read, or ``""``.
-    speakers : dict of Interval to str
-        Who says a label, of a file that tells so: STM.
+    speakers : sequence of str
+        Who says each label, of a file that tells so: STM; else empty.
     """
 
     kind: str
     entries: list[Interval]
     note: str = ""
-    speakers: Mapping[Interval, str] = {}
+    speakers: Sequence[str] = ()
 
 
 class _Line(NamedTuple):
@@ -144,12 +145,11 @@ def read_label_file(path: Path, recording: Path, about: AudioInfo | None) -> Lab
     else:
         return None
     said = "" if ending else f"{path}: read as {found.kind}"
-    kept = [each for each in found.entries if each.label]
-    entries = [each._replace(label=nfc(each.label)) for each in kept]
+    entries = [each._replace(label=nfc(each.label)) for each in found.entries if each.label]
+    speakers = tuple(compress(found.speakers, (each.label for each in found.entries)))
     _check(path, found.kind, entries, about)
     if about is not None:
         entries = [each._replace(end=min(each.end, max(each.start, about.seconds))) for each in entries]
-    speakers = {each: found.speakers[raw] for each, raw in zip(entries, kept, strict=True) if raw in found.speakers}
     return found._replace(entries=entries, note="; ".join(filter(None, (note, said, found.note))), speakers=speakers)
 
 
@@ -350,8 +350,9 @@ def _of_many(path: Path, text: str, recording: Path, ending: str) -> LabelFile:
     read = [_row(path, number, fields, ending) for number, fields in own]
     ignored = sum(each.label in _IGNORED for each in read)
     note = f"{path}: {ignored} segments left out, which {kind} marks as not to be scored" if ignored else ""
-    speakers = {each: fields[2] for each, (_, fields) in zip(read, own, strict=True)} if ending == ".stm" else {}
-    return LabelFile(kind, sorted(each for each in read if each.label not in _IGNORED), note, speakers)
+    said = sorted((each, fields[2]) for each, (_, fields) in zip(read, own, strict=True) if each.label not in _IGNORED)
+    speakers = [speaker for _, speaker in said] if ending == ".stm" else ()
+    return LabelFile(kind, [each for each, _ in said], note, speakers)
 
 
 def _meant(path: Path, names: Sequence[str], recording: Path) -> str:

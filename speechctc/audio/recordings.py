@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from speechctc.audio.addresses import address_of, name_of_address
-from speechctc.audio.folders import CONTAINERS, ENDINGS, NOT_READ, SOUND, files_below, is_made
+from speechctc.audio.folders import CONTAINERS, ENDINGS, NOT_READ, SOUND, files_below, is_hidden, is_made
 from speechctc.audio.tracks import Channel, named
 from speechctc.core.errors import InputError, first_few, printable
 from speechctc.core.files import numbered
@@ -182,7 +182,7 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
     Hidden files and folders are left out without a line: drafts, what macOS stores under ``._`` names, waste baskets.
     """
     closed: list[OSError] = []
-    paths = [path for path in files_below(folder, closed.append) if not _is_hidden(path.relative_to(folder))]
+    paths = [path for path in files_below(folder, closed.append) if not is_hidden(path, folder)]
     refused = {Path(error.filename) for error in closed if isinstance(error, PermissionError)}
     sound = [path for path in paths if path.suffix.lower() in ENDINGS and path.is_file()]
     plain = {path.with_suffix("") for path in sound if path.suffix.lower() in SOUND}
@@ -207,10 +207,6 @@ def _scan(folder: Path) -> tuple[list[Path], list[str]]:
 
 def _has_sound(folder: Path) -> bool:
     return any(name.lower().endswith(ENDINGS) for *_, names in os.walk(folder) for name in names)
-
-
-def _is_hidden(below: Path) -> bool:
-    return any(part.startswith(".") for part in below.parts)
 
 
 def _expand(argument: Path | Listed) -> Sequence[Found]:

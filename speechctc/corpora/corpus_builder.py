@@ -24,6 +24,7 @@ from speechctc.phones.inventory import (
     inventory_of,
     named_inventory,
     nfc,
+    seen,
     spelling_key,
     spelling_variants,
     with_code_points,
@@ -45,8 +46,6 @@ _SEVERAL = re.compile(r".+[,;?].*|[,;].+")  # t,d,s and aɪ?
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
 LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
-# Signs without a form: spaces of no width, soft hyphens, directions, byte order marks.
-UNSEEN = dict.fromkeys((0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF))
 MIN_DEV_STRINGS = 5  # different label strings in dev, of fewer of which its score says little
 
 
@@ -93,9 +92,9 @@ class CorpusBuilder:
 
     def _as_seen(self, label: str) -> str:
         """Return a label in NFC without the signs that nobody sees, which web pages and other programs put into it."""
-        seen = nfc(label.translate(UNSEEN))
-        self._unseen += [seen] * (len(label.translate(UNSEEN)) < len(label))
-        return seen
+        shown = seen(label)
+        self._unseen += [nfc(shown)] * (shown != label)
+        return nfc(shown)
 
     def keeps(self, label: str) -> bool:
         """Return whether a label is not one of those to ignore; count those that are."""

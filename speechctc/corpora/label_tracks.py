@@ -75,8 +75,8 @@ def read_label_tracks(root: Path, config: CorpusConfig, needed: str = "train") -
 def _tiers(name: str, found: label_files.LabelFile) -> list[Tier]:
     """Return the labels of a file as a tier, or as one for each speaker that it tells."""
     by_speaker: dict[str, list[Interval]] = {}
-    for each in found.entries:
-        by_speaker.setdefault(found.speakers.get(each, ""), []).append(each)
+    for each, speaker in zip(found.entries, found.speakers or [""] * len(found.entries), strict=True):
+        by_speaker.setdefault(speaker, []).append(each)
     return [
         Tier(name, all(each.start == each.end for each in entries), entries, speaker)
         for speaker, entries in (by_speaker or {"": []}).items()

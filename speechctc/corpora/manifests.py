@@ -18,6 +18,7 @@ from speechctc.core.text_files import MOST_TABLE, read_text, read_unpacked
 
 TRANS = ".trans.txt"
 SCP = "wav.scp"
+OF_FAIRSEQ = (".phn", ".wrd", ".ltr")  # labels beside a manifest of fairseq; of several, the first is read
 TO_THE_END = "inf"  # the end of a row that lasts as long as its recording
 PERTURBED = "a perturbed copy"  # what the problem of a row begins with that is no recording of its own
 Values = dict[str, Any]
@@ -62,12 +63,13 @@ def corpora_in(folder: Path, names: Iterable[Path]) -> list[Path]:
 def read_folder(folder: Path) -> Callable[[], Iterator[Values]] | None:
     """Return what reads the rows of a corpus of Kaldi, LibriSpeech or VCTK; None if a folder is none.
 
-    Its files are found once, however often the rows are read.
+    Its files are found once, however often the rows are read; VCTK's, which are many, when they are first read.
     """
     if (folder / SCP).is_file() and (folder / "text").is_file():
         return partial(_kaldi, folder)
     if (folder / TEXTS).is_dir() and _sound_folders(folder):
-        return partial(_vctk, folder, _sounds_of_vctk(folder), _files_below(folder / TEXTS, ".txt"))
+        found = cache(lambda: (_sounds_of_vctk(folder), _files_below(folder / TEXTS, ".txt")))
+        return lambda: _vctk(folder, *found())
     files = _files_below(folder, TRANS)
     return partial(_librispeech, folder, files) if files else None
 
@@ -209,11 +211,11 @@ def _vctk(folder: Path, sounds: Mapping[Path, str], texts: Iterable[Path]) -> It
 
     Of a recording with two microphones the first is read.
     """
+    first = folder / _sound_folders(folder)[0]  # where one that is not there should be
     for file in texts:
         inside = file.parent.relative_to(folder / TEXTS)
         found = [sounds.get(inside / f"{file.stem}{which}") for which in _MICROPHONES]
-        there = next(filter(None, found), None)
-        audio = there or os.path.join(folder, _sound_folders(folder)[0], inside, f"{file.stem}.wav")
+        audio = next(filter(None, found), None) or os.path.join(first, inside, f"{file.stem}.wav")
         row = {
             "id": file.stem,
             "audio": os.path.relpath(audio, folder),
@@ -393,7 +395,7 @@ def fairseq_rows(text: str, path: Path) -> list[Values] | None:
     root, *lines = text.rstrip("\n").split("\n")
     if "\t" in root or not lines or not all(_SAMPLES.fullmatch(line) for line in lines[:9]):
         return None
-    labelled = next((file for ending in (".phn", ".wrd", ".ltr") if (file := path.with_suffix(ending)).is_file()), None)
+    labelled = next(filter(Path.is_file, map(path.with_suffix, OF_FAIRSEQ)), None)
     if labelled is None:
         what = f"{path}: a manifest of fairseq without a file of labels beside it"
         raise InputError(what, f"add {path.stem}.phn, .wrd or .ltr")

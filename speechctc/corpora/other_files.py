@@ -6,15 +6,14 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
-from speechctc.audio.folders import ENDINGS, NOT_READ
+from speechctc.audio.folders import ENDINGS, NOT_READ, is_hidden
 from speechctc.core import written
 from speechctc.core.errors import first_few, plural
 from speechctc.corpora.corpus import note_text
-from speechctc.corpora.manifests import SCP, beside
+from speechctc.corpora.manifests import OF_FAIRSEQ, SCP, beside
 from speechctc.corpora.table_rows import Row
 
 _KALDI = (SCP, *"text segments utt2spk spk2utt utt2dur spk2gender utt2lang".split())
-_OF_FAIRSEQ = (".phn", ".wrd", ".ltr")
 MAX_ENDINGS = 12  # that a note lists
 
 
@@ -26,7 +25,7 @@ def files_of(table: Path, rows: Iterable[Row]) -> Iterator[Path]:
     else:
         yield table
         yield beside(table)
-        yield from map(table.with_suffix, _OF_FAIRSEQ)
+        yield from map(table.with_suffix, OF_FAIRSEQ)
 
 
 def others_in(folder: Path, files: Iterable[Path], met: Container[Path], notes: Iterable[str]) -> Iterator[str]:
@@ -34,19 +33,13 @@ def others_in(folder: Path, files: Iterable[Path], met: Container[Path], notes: 
 
     Hidden files and what speechctc wrote are passed over.
     """
-    said = "\n".join(notes)
-    by_ending: defaultdict[str, list[Path]] = defaultdict(list)
-    for path in files:
-        ending = path.suffix.lower()
-        inside = path.relative_to(folder)
-        hidden = any(part.startswith(".") for part in inside.parts)
-        if not hidden and path not in met and ending not in (*ENDINGS, *NOT_READ) and path.is_file():
-            by_ending[ending].append(path)
-    found = {}
-    for ending, paths in by_ending.items():
-        left = [path for path in written.changed(paths) if str(path) not in said]
-        if left:
-            found[ending] = left
+    said, known = "\n".join(notes), {*ENDINGS, *NOT_READ}
+    others = (path for path in files if path not in met and path.suffix.lower() not in known)
+    shown = (path for path in others if not is_hidden(path, folder) and path.is_file())
+    found = defaultdict[str, list[Path]](list)
+    for path in written.changed(shown):
+        if str(path) not in said:
+            found[path.suffix.lower()].append(path)
     if found:
         ranked = sorted(found, key=lambda ending: (-len(found[ending]), ending))
         counts = [f"{len(found[ending])} {ending or 'without an ending'}" for ending in ranked]

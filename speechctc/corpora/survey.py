@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path, PurePath
@@ -21,7 +21,7 @@ from speechctc.audio.recordings import Siblings, find_recordings, left_out
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import MARKS, CorpusConfig
 from speechctc.core import written
-from speechctc.core.errors import InputError, counted, first_few, plural
+from speechctc.core.errors import InputError, counted, counted_alike, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.core.text_files import Text, read_text
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
@@ -396,17 +396,13 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE) or _has_columns(path)]
     tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
     tables = [path for path in tables if path.suffix.lower() != ".tsv" or not is_label_file(path)]  # such as Whisper's
-    others: list[tuple[Path, InputError]] = []
+    refused: dict[Path, InputError] = {}
     for path in [*tables, *corpora_in(result.folder, names)]:
         try:
             rows[path] = _some_rows(path)
         except InputError as error:
-            others.append((path, error))
-    for path, why in others:
-        names_some = _has_labels(path, result.recordings)
-        if not _may_be_other(path) or (names_some and not rows):
-            result.notes.append(f"not used: {why}")
-            result.hints |= {"mend"} if names_some else set()
+            refused[path] = error
+    _tell_refused(result, {path: why for path, why in refused.items() if not (rows and _may_be_other(path))})
     if not rows:
         return None
     result.met |= {file for path, own in rows.items() for file in files_of(path, own)}
@@ -431,6 +427,27 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     values = {"kind": "table", "tables": {split: str(path) for split, path in chosen.items()}}
     configs = [result.config_of(**values, root=root) for root in (None, str(result.folder), ".")]
     return max(configs, key=_usable)
+
+
+def _tell_refused(result: Survey, refused: Mapping[Path, InputError]) -> None:
+    """Add notes on files that are not read as tables of a corpus, with why, if they are surely meant as such."""
+    names_one = _finder({path.name.lower() for path in result.recordings})
+    labelled = {path for path in refused if _has_labels(path, names_one)}
+    told = [(path, str(why)) for path, why in refused.items() if path in labelled or not _may_be_other(path)]
+    result.notes += [f"not used: {line}" for line in counted_alike(told)]
+    result.hints |= {"mend"} if labelled else set()
+    result.met |= {path for path, _ in told if path.suffix.lower() not in _TRANSCRIPTS}
+
+
+def _finder(names: Collection[str]) -> Callable[[str], bool]:
+    """Return what tells whether a text has one of many names of files, in time that does not grow with their number."""
+    lengths, endings = set(map(len, names)), {re.escape(PurePath(name).suffix) for name in names}
+
+    def has_one(text: str) -> bool:
+        ends = (found.end() for ending in endings for found in re.finditer(ending, text))
+        return any(text[max(end - length, 0) : end] in names for end in ends for length in lengths)
+
+    return has_one
 
 
 def _has_columns(path: Path) -> bool:
@@ -465,13 +482,13 @@ def _may_be_other(path: Path) -> bool:
     return path.suffix.lower() in MAYBE or (path.suffix.lower() == ".jsonl" and "recordings" in path.stem)
 
 
-def _has_labels(table: Path, recordings: Sequence[Path]) -> bool:
+def _has_labels(table: Path, names_one: Callable[[str], bool]) -> bool:
     """Return whether a table that is not one of a corpus has a column of labels, or names recordings."""
     found = attempt(read_text, table)
     text = "" if isinstance(found, InputError) else found.text.lower()
     header = set(re.split(r"[\t,;]", text.partition("\n")[0]))
     known = {name for target in LABELS for name in (target, *USUAL[target])}
-    return bool(known & header) or any(path.name.lower() in text for path in recordings)
+    return bool(known & header) or names_one(text)
 
 
 def _splits(rows: Mapping[Path, Sequence[Row]], folder: Path) -> dict[str, Path]:
@@ -526,18 +543,10 @@ def _as_textgrids(result: Survey) -> CorpusConfig | None:
     grids = _grids(result)
     alone = [path for path in result.files if path.suffix.lower() == TEXTGRID]
     result.met |= set(alone)
-    if not grids:
-        result.notes += _why_alone(result, alone) if alone else []
-        return None
-    return result.tiers("textgrid", grids)
-
-
-def _why_alone(result: Survey, grids: Sequence[Path]) -> Iterator[str]:
-    """Yield a note on TextGrids of which none lies beside its recording."""
-    if told := _elsewhere(result, grids, "TextGrids"):
-        yield told
-    else:
-        yield f"not used: {plural(len(grids), 'TextGrid')} with no recording of that name in the folder"
+    if not grids and alone:
+        without = f"not used: {plural(len(alone), 'TextGrid')} with no recording of that name in the folder"
+        result.notes.append(_elsewhere(result, alone, "TextGrids") or without)
+    return result.tiers("textgrid", grids) if grids else None
 
 
 def _elsewhere(result: Survey, files: Iterable[Path], what: str) -> str:

@@ -71,7 +71,7 @@ TRAITS = ("sex", "gender", "dialect", "accent", "region", "language")
 _TRAITS = frozenset(TRAITS)
 _TEXTS = ("audio", *OPTIONAL)
 _NUMBERED, _NOT_FROM_ONE = ("channel", "track"), "is not a number from 1"
-_HEAD = 1 << 16  # characters of a table, among which the name of a column that it has stands
+_HEAD = 1 << 16  # characters of JSON, among which the name of a column that it has stands
 _ONCE = (*REQUIRED, *LABELS, *OPTIONAL, *TIMES, *TRAITS, "split", "duration", "offset")  # columns that no other has
 DELIMITED = (".tsv", ".tab", ".txt", ".csv")
 JSON_LINES = (".jsonl", ".ndjson", ".json", ".list")
@@ -237,7 +237,7 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     text, note = read_cells(path, REQUIRED)
     if not text.strip():
         raise InputError(f"{path}: the table is empty", f"its first line names the columns: {COLUMNS}")
-    notes = (note,) if note else ()
+    notes, columns = (note,) if note else (), text[:_HEAD].lower() if ending in JSON_LINES else list[str]()
     if ending in JSON_LINES:
         rows: Callable[[], Iterator[Row]] = partial(_json_rows, text, path, labels)
         with suppress(InputError, ValueError, RecursionError):
@@ -249,23 +249,24 @@ def read_table(path: Path, labels: Sequence[str] = LABELS) -> Table:
     else:
         header = _read_header(text, path, labels)
         rows, notes = partial(_delimited_rows, text, path, header), (*notes, *header.notes)
+        columns = header.columns
     first = next(rows(), None)
     if first is None:
         raise InputError(f"{path}: no rows in the table", f"a row has {COLUMNS}")
-    counted = any(name in text[:_HEAD].lower() for name in _NUMBERED)
+    counted = any(name in columns for name in _NUMBERED)
     return _as_phones(path, partial(_from_one, rows) if counted else rows, notes, labels)
 
 
 def _from_one(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:
     """Yield rows, without the channels or tracks of a table in which one is 0: the others are counted from 0, too."""
-    for name in _NUMBERED:
-        zero = next((row.line for row in rows() if row.problem == f"{name} '0' {_NOT_FROM_ONE}"), None)
-        if zero is not None:
-            problem = f"a {name} that is counted from 0, as line {zero} has it"
-            for row in rows():
-                yield row if row.problem or row.channel is None else row._replace(problem=problem)
-            return
-    yield from rows()
+    named, lines = {f"{name} '0' {_NOT_FROM_ONE}": name for name in _NUMBERED}, dict[str, int]()
+    for row in rows():
+        if name := named.get(row.problem):
+            lines.setdefault(name, row.line)
+    first = next(filter(lines.__contains__, _NUMBERED), None)
+    problem = f"a {first} that is counted from 0, as line {lines[first]} has it" if first else ""
+    for row in rows():
+        yield row._replace(problem=problem) if problem and not row.problem and row.channel is not None else row
 
 
 _LISTED = frozenset((*TIMIT61, *TIMIT48, *TIMIT39, *CMU39, *SILENCES))
@@ -611,7 +612,7 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
     audio = _ROOT.sub("", audio)
     if "id" not in values:
         id = PurePath(audio.replace("\\", "/")).stem
-    for name, number in (("channel", channel), ("track", track)):
+    for name, number in zip(_NUMBERED, (channel, track), strict=True):
         if number and not (number.isdecimal() and len(number) < 10 and int(number) > 0):
             return Row(line, id, problem=f"{name} {number[:40]!r} {_NOT_FROM_ONE}")
     words = values.get("words")

@@ -22,7 +22,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, Tier, choose_tiers, in_order, read_tiers
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, origin_of, read_eaf
-from speechctc.audio.folders import ENDINGS, files_below
+from speechctc.audio.folders import ENDINGS, files_below, is_hidden
 from speechctc.audio.recordings import Recording, Siblings, chosen_outside, find_recordings, left_out, speaker_of
 from speechctc.config.schema import CorpusConfig
 from speechctc.core import written
@@ -104,7 +104,7 @@ def split_of(name: Path) -> str:
 def eaf_files(root: Path) -> list[Path]:
     """Return the files of ELAN in a folder at any depth, without hidden ones, in order."""
     found = (path for path in files_below(root) if path.suffix.lower() == EAF and path.is_file())
-    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts)]
+    return [path for path in found if not is_hidden(path, root)]
 
 
 def read_elan(root: Path, config: CorpusConfig, needed: str = "train") -> Corpus:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from speechctc.phones.inventory import CMU39, EQUIVALENTS, SILENCES, TABLES, TIES, TIMIT61, TIMIT_TO_39, pairs
+from speechctc.phones.inventory import CMU39, EQUIVALENTS, SILENCES, TABLES, TIES, TIMIT61, TIMIT_TO_39, pairs, seen
 
 _PLACES = TABLES["places"].split()
 _APPROXIMATIONS = pairs(TABLES["approximations"])
@@ -136,7 +136,7 @@ def _one_spelling() -> dict[str, str]:
     """Return the signs that are read as others: look-alikes that are of no alphabet's words, and apostrophes."""
     found = {sign: to for sign, to in pairs(TABLES["look_alikes"]).items() if to not in _APOSTROPHES}
     shapes = {sign: to for sign, to in found.items() if not (sign.isascii() or "CYRILLIC" in unicodedata.name(sign))}
-    return shapes | dict.fromkeys(_APOSTROPHES, "ʼ") | dict.fromkeys(TABLES["invisible"], "") | {"\u0331": "\u0320"}
+    return shapes | dict.fromkeys(_APOSTROPHES, "ʼ") | {"\u0331": "\u0320"}
 
 
 _ONE_SPELLING = str.maketrans(_one_spelling())
@@ -155,7 +155,7 @@ def spelling(label: str) -> str:
     apostrophe after a letter is an ejective, and the closure of an affricate has no place of its own: that of ``tʂ``
     is retroflex as in ``ʈʂ``, that of ``t̠ʃ`` postalveolar as in ``tʃ``.
     """
-    letters = unicodedata.normalize("NFD", label)
+    letters = unicodedata.normalize("NFD", seen(label))
     letters = letters.lstrip(_STRESS + _APOSTROPHES) or letters
     for sign, to in _TRADITIONS.items():
         letters = letters.replace(sign, to)

@@ -401,6 +401,7 @@ def readable(text: str) -> str:
     return _DOTTED.sub(lambda found: _WHOLE.get(found[0], " "), _APOSTROPHE.sub("'", text))
 
 
+@lru_cache(maxsize=2**14)  # dictionaries have a million words of few letters
 def _plain(letter: str) -> str:
     """Return a character that can be read: of ligatures, wide and mathematical letters the plain ones."""
     if any(each[0] <= letter <= each[1] for each in _FORMS):

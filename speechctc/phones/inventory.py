@@ -32,7 +32,8 @@ def pairs(text: str) -> dict[str, str]:
 
 TIES = "\u0361\u035c"  # the tie bars above and below two letters, as in `t͡s`
 EQUIVALENTS = pairs(TABLES["equivalents"])  # characters that are another way to write an IPA symbol, and that symbol
-_SHAPES = str.maketrans(EQUIVALENTS | pairs(TABLES["look_alikes"]) | dict.fromkeys(TIES, ""))
+_CONTROLS = map(chr, (*range(0x20), *range(0x7F, 0xA0)))
+_SHAPES = str.maketrans(EQUIVALENTS | pairs(TABLES["look_alikes"]) | dict.fromkeys((*TIES, *_CONTROLS), ""))
 _DIGITS = str.maketrans("˥˦˧˨˩¹²³⁴⁵", "5432112345")
 _RAISED = str.maketrans("ʰʷʲ", "hwj")
 _TONE_LETTERS, _TONE_MARKS = frozenset("˥˦˧˨˩"), frozenset("\u0300\u0301\u0302\u0304\u030b\u030c\u030f")
@@ -43,6 +44,11 @@ _STRESS = "'ˌ"  # before a label; the shape of ˈ is '
 def nfc(label: str) -> str:
     """Return the label in Unicode's composed form, NFC: ``ã`` as one character, not as a letter and a tilde."""
     return label if label.isascii() else unicodedata.normalize("NFC", label)
+
+
+def seen(label: str) -> str:
+    """Return a label without characters of format, which fonts do not show: spaces of no width, marks of direction."""
+    return label if label.isascii() else "".join(sign for sign in label if unicodedata.category(sign) != "Cf")
 
 
 def tones_joined(label: str) -> str:
@@ -82,15 +88,10 @@ def _in_two_notations(labels: Iterable[str]) -> list[str]:
 
 def spelling_key(label: str) -> str:
     """Return a form of the label that is the same for labels that look alike or are two notations of a sound."""
-    shape = nfc("".join(filter(_is_seen, tones_joined(label).translate(_SHAPES))))
+    shape = nfc(seen(tones_joined(label).translate(_SHAPES)))
     shape = shape.lstrip(_STRESS) or shape
     capitals = len(shape) > 1 and shape.isascii() and (shape.isupper() or shape.istitle())
     return shape.lower() if capitals else shape
-
-
-def _is_seen(sign: str) -> bool:
-    """Return whether a character is none of control or format, such as a mark of direction, which fonts do not show."""
-    return unicodedata.category(sign) not in ("Cc", "Cf")
 
 
 def with_code_points(label: str) -> str:

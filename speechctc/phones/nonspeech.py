@@ -16,13 +16,12 @@ from speechctc.phones.inventory import TABLES, nfc
 from speechctc.phones.label_rules import is_surely_ipa
 from speechctc.phones.nonspeech_labels import (
     ANY,
-    CODES,
     EVENTS,
     PAUSE,
     PAUSES_IN_BRACKETS,
     Kind,
     is_event,
-    kind_of_phone,
+    kind_of_mark,
 )
 
 LEFT_OUT = ("no phones: ", "no words: ")
@@ -173,8 +172,7 @@ class NonSpeech:
             return ANY
         if is_known(label):
             return label
-        kind: Kind | None = kind_of_phone(label) or ("noise" if label.lower() in CODES else None)
-        if kind is None:
+        if (kind := kind_of_mark(label)) is None:
             return label
         self.found[kind][label] += 1
         return ANY if kind == "noise" else silence

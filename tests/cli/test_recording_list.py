@@ -167,6 +167,18 @@ def test_a_recording_is_read_again_only_if_it_changed(talks: Path) -> None:
         addresses.fetch([address], lambda steps: None)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="has other variables")
+def test_the_users_cache_is_never_in_the_working_folder(talks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPEECHCTC_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(talks))
+    assert addresses.cache_folder() == talks / ".cache/speechctc/recordings"
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 987654)  # who is in no list of users
+    with pytest.raises(InputError, match="this user has no home; name a folder of your own in SPEECHCTC_CACHE"):
+        addresses.cache_folder()
+
+
 def test_a_server_is_read(speechctc: Command, talks: Path) -> None:
     pytest.importorskip("aiohttp")
     quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})

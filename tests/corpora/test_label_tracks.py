@@ -121,10 +121,14 @@ def test_the_speakers_of_a_file_of_stm_are_speakers(folder: Path) -> None:
         "c 1 ben 0.0 0.5 <o,f0,male> my",
         "c 1 cleo 0.5 1.0 sister",
         "c 1 ben 1.0 1.4 sister",
-        "c 1 cleo 1.4 1.9 my",
+        "c 1 cleo 1.4 1.7 my",
+        "c 1 ben 1.7 1.9 my",
+        "c 1 cleo 1.7 1.9 my",
     ]
     (folder / "otto/c.stm").write_text("\n".join(lines))
     found = survey(folder, ["corpus.dictionary=d.dict", "corpus.max_gap=0.1"])
     said = {(each.speaker, each.stretch[0] if each.stretch else 0.0, each.phones[0]) for each in found.utterances}
     assert {(speaker, phone) for speaker, _, phone in said} == {(s, p) for s in ("ben", "cleo") for p in "ms"}
     assert found.corpus is not None and not any("of one name" in each for each in found.corpus.warnings)
+    reasons = [each.reason for split in found.corpus.rejected.values() for each in split]
+    assert not any("overlap" in each for each in reasons), "two say the same at the same time"

@@ -8,32 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
 
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core.errors import InputError
-from speechctc.corpora.survey import Survey, survey
+from speechctc.corpora.survey import Survey, _finder, survey
 
-GRID = """File type = "ooTextFile"
-Object class = "TextGrid"
-
-0
-1
-<exists>
-1
-"IntervalTier"
-"phones"
-0
-1
-3
-0
-0.2
-"a"
-0.2
-0.4
-"p"
-0.4
-1
-""
-"""
+GRID = textgrid_text(1.0, {"phones": [Interval(0.0, 0.2, "a"), Interval(0.2, 0.4, "p")]})
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +60,20 @@ def test_files_of_kinds_that_are_not_read_are_counted(layout: str) -> None:
         write(f"c/{name}", "x y\n")
     (note,) = unread(survey(Path("c")))
     assert note.startswith(f"not read: {said}")
+
+
+def test_manifests_that_are_alike_and_not_read_are_one_line() -> None:
+    for name in "ab":
+        write(f"c/{name}_annot.json", json.dumps({"annotates": f"{name}.wav", "levels": []}, indent=1))
+    found = survey(Path("c"))
+    (note,) = [note for note in found.notes if "correct the manifest" in note]
+    assert note.startswith("not used: c/a_annot.json: ") and note.endswith("(2 times, also for c/b_annot.json)")
+    assert not unread(found) and "mend" in found.hints
+
+
+@given(st.sets(st.from_regex(r"[ab.]{0,3}\.(w|wa)", fullmatch=True), max_size=4), st.text("abw. ", max_size=20))
+def test_names_are_found_in_a_text_as_one_by_one(names: set[str], text: str) -> None:
+    assert _finder(names)(text) == any(name in text for name in names)
 
 
 def test_files_beside_those_that_are_used_are_counted_too() -> None:

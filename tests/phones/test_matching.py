@@ -128,6 +128,7 @@ def test_labels_that_mean_one_phone_have_one_spelling() -> None:
         "ã a\u0303",
         "ɚ ə˞",
         "ʦ ts t̪s",
+        "t t\u200b \ufefft t\u200e t\u180e",
     ):
         assert len({spelling(label) for label in labels.split()}) == 1, labels
     for labels in ("k kʼ", "t tʲ", "s sʼ", "a aː", "c tɕ", "n nʲ ɲ", "ʈ t", "р p", "у y", "? ʔ", "| ǀ"):
