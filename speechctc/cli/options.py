@@ -230,7 +230,9 @@ def name_recordings(given: Any) -> list[Named]:
         named.append(listed)
     if all(isinstance(each, Path) for each in named) and given.shard is None or not named:
         return named
-    if len(audio) == 1 and isinstance(named[0], Path) and named[0].suffix.lower() in (".tsv", ".csv", ".jsonl"):
+    from speechctc.corpora.table_rows import ENDINGS  # late: few have a table
+
+    if len(named) == 1 and isinstance(named[0], Path) and named[0].suffix.lower() in ENDINGS:
         return named  # a table, whose rows are divided later
     reporter.note(*left_out(named))
     recordings = find_recordings(named, chosen(given.track, given.channel))

@@ -16,6 +16,7 @@ import pytest
 
 from speechctc.audio import addresses
 from speechctc.audio.addresses import address_of, name_of_address
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.recording_list import Shard
 from speechctc.audio.recordings import Listed, find_recordings
 from speechctc.core.errors import InputError
@@ -94,6 +95,31 @@ def test_tables_have_shards_too(speechctc: Command, talks: Path, command: str) -
     Path("list.txt").write_text("\n".join(listed))
     done = speechctc(command, "--recordings", "list.txt", "--transcripts", "table.tsv", "--format", "json")
     assert [entry["file"] for entry in json.loads(done.out)] == listed
+
+
+@pytest.mark.parametrize("ending", ["tsv", "tab", "xlsx"])
+def test_each_kind_of_table_that_is_measured_has_shards(speechctc: Command, talks: Path, ending: str) -> None:
+    pytest.importorskip("parselmouth")
+    openpyxl = pytest.importorskip("openpyxl")
+    rows = [["id", "audio", "phones"], *([name.replace("/", "-"), f"talks/{name}.wav", "low"] for name in SONGS)]
+    for name in SONGS:
+        grid = textgrid_text(0.1, {"phones": [Interval(0.02, 0.08, "low")]})
+        Path(f"{name.replace('/', '-')}.TextGrid").write_text(grid, encoding="utf-8")
+    if ending == "xlsx":
+        book = openpyxl.Workbook()
+        for row in rows:
+            book.active.append(row)
+        book.save("table.xlsx")
+    else:
+        Path(f"table.{ending}").write_text("".join("\t".join(row) + "\n" for row in rows))
+    found = list[str]()
+    for number in (1, 2):
+        given = ("--textgrids", ".", "--shard", f"{number}/2", "--format", "tsv")
+        done = speechctc("measure", f"table.{ending}", *given)
+        assert done.status == 0, done.err
+        found.append(" ".join(line.split("\t")[0] for line in done.out.splitlines()[1:]))
+    names = [f"talks/{name}.wav" for name in SONGS]
+    assert found == [" ".join(names[::2]), " ".join(names[1::2])]
 
 
 def test_addresses() -> None:
