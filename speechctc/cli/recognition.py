@@ -152,11 +152,10 @@ def _decode(given: Decode, audio: list[Named]) -> int:
     options = _with_symbols(options, recogniser, given.symbols)
     doubt = Doubt(recogniser) if not given.lm and recogniser.folder == BUILT_IN else None
     source = None
-    if given.tier or given.cluster:
-        from speechctc.stages.decode_sources import inside, on_workers  # late: few use them
+    if given.tier:
+        from speechctc.stages.decode_sources import inside  # late: few use it
 
-        tier, cluster = given.tier, given.cluster or ""
-        source = partial(inside, tier, given.textgrids) if tier else partial(on_workers, cluster)
+        source = partial(inside, given.tier, given.textgrids)
     with opt.manifest_of(given, recogniser) as manifest:
         return decode(recogniser, audio, replace(options, manifest=manifest), new_reporter(), work, doubt, source)
 

@@ -321,15 +321,10 @@ def _what_to_measure(given: Measure) -> Choice:
     settings = PraatSettings(
         number_of_formants=given.number_of_formants, pitch_floor=given.pitch_floor, pitch_ceiling=given.pitch_ceiling
     )
-    work = Work(
-        shard=parse_shard(given.shard),
-        cluster=given.cluster,
-        cluster_wait=given.cluster_wait,
-        time_limit=given.time_limit,
-    )
+    work = Work(cluster=given.cluster, cluster_wait=given.cluster_wait, time_limit=given.time_limit)
     formants = tuple(given.maximum_formant or ())
     channel = chosen(given.track, given.channel)
-    return Choice(given.textgrids, given.tier, given.words, channel, settings, formants, work)
+    return Choice(given.textgrids, given.tier, given.words, channel, settings, formants, work, parse_shard(given.shard))
 
 
 def _measured_output(given: Measure) -> OutputOptions:

@@ -6,6 +6,7 @@ scheduler can run code on its workers, so it belongs in a network whose users tr
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import platform
@@ -131,13 +132,9 @@ def refuse_other(here: Mapping[str, str], there: Mapping[str, str], worker: str)
 
 def _connect(address: str) -> Any:
     fix = f"{with_extra('cluster')}, or work without a cluster"
-    import asyncio  # loading it takes a while
-
     distributed = optional("distributed", f"{address}: Dask is not installed", fix)
-    for name in (
-        "distributed",
-        *logging.root.manager.loggerDict,
-    ):  # what goes wrong is told in one line, by this module
+    # What goes wrong is told in one line, by this module.
+    for name in ("distributed", *logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
