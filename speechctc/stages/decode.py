@@ -181,7 +181,7 @@ def _results(
     if paths == [STDIN.path]:
         opening = sound_file.opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
         return _while_read(recogniser, opening, form, alternatives, LOOKAHEAD if work.live else None)
-    if work.cluster and recordings:
+    if work.cluster:
         from speechctc.stages.decode_sources import on_workers  # late: few use a cluster
 
         return on_workers(recogniser, recordings, work, reporter)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +102,15 @@ def worked_on(
         As `on_cluster`; or the scheduler is gone.
     """
     assert work.cluster is not None
+    items = iter(items)
+    if not (first := list(islice(items, 1))):  # all is done: that is said without a cluster, too
+        yield iter(())
+        return
     run = ClusterRun(command, lambda item: str(item[0]), work.cluster_wait, work.time_limit, reporter.warn)
     try:
-        with on_cluster(work.cluster, partial(_there, Path.cwd(), way), items, shared=shared, run=run) as results:
+        with on_cluster(
+            work.cluster, partial(_there, Path.cwd(), way), chain(first, items), shared=shared, run=run
+        ) as results:
             yield results
     except WorkerEnded:
         fix = "run it again when the cluster is up; --skip-existing, or --manifest and --resume, keep what is done"
