@@ -60,12 +60,8 @@ def read_list(place: Path) -> list[str]:
         raise InputError(f"{place}: {error.strerror}", "name a text file with a recording in each line") from None
     if len(content) > MOST:
         raise InputError(f"{place}: larger than {MOST >> 20} MiB", "divide it")
-    nul = b"\0" in content
-    parts = (
-        content.removeprefix(b"\xef\xbb\xbf").split(b"\0")
-        if nul
-        else content.removeprefix(b"\xef\xbb\xbf").splitlines()
-    )
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    parts = content.split(b"\0") if b"\0" in content else content.splitlines()
     lines = [os.fsdecode(part) for part in parts if part.strip()]
     if not lines:
         raise InputError(f"{place}: no recording is named", "write one in each line")
