@@ -143,6 +143,23 @@ def test_addresses() -> None:
     assert Shard(2, 3).take(range(8)) == [1, 4, 7]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="has other variables")
+def test_recordings_are_never_kept_in_the_working_folder_by_itself(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    monkeypatch.delenv("SPEECHCTC_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(here / "home"))
+    assert addresses.cache_folder() == here / "home/.cache/speechctc/recordings"
+    monkeypatch.setenv("HOME", "somewhere")
+    with pytest.raises(InputError, match="no home folder.*SPEECHCTC_CACHE"):
+        addresses.cache_folder()
+    monkeypatch.delenv("HOME")
+    with monkeypatch.context() as who:
+        who.setattr(os, "getuid", lambda: 987654)  # who is in no list of users
+        with pytest.raises(InputError, match="no home folder.*SPEECHCTC_CACHE"):
+            addresses.cache_folder()
+    assert {each.name for each in here.iterdir()} == {"home", "runs"}
+
+
 @pytest.fixture
 def memory(talks: Path) -> Iterator[None]:
     """Put the recordings into fsspec's memory."""
