@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc import __version__
-from speechctc.core.dispatch import AHEAD, INSTALL, ClusterRun, LostItem, NotHere, Pool
+from speechctc.core.dispatch import INSTALL, ClusterRun, LostItem, NotHere, Pool
 from speechctc.core.errors import InputError, optional, with_extra
 from speechctc.core.parallel import Item, Result, ordered
 
@@ -63,8 +63,7 @@ def on_cluster(
     client = _connect(address)
     try:
         pool = Pool(client, address, work, () if shared is None else (shared,), refusal, versions, run)
-        count = max(2 * AHEAD * sum(seat.threads for seat in pool.seats.values()), AHEAD)
-        yield ordered(pool.submit, items, count, size, most)
+        yield ordered(pool.submit, items, pool.room, size, most)
     finally:
         client.close(timeout=SECONDS)
 

@@ -115,6 +115,27 @@ def test_all_workers_may_go_and_others_take_over_with_what_is_shared(
         assert found + list(results) == list(range(100, 130))
 
 
+at_once = threading.Barrier(4)
+
+
+def together(item: int) -> bool:
+    """Return whether four work at a time; the first two items are for who is there before the others."""
+    if item < 2:
+        return True
+    try:
+        at_once.wait(5)
+    except threading.BrokenBarrierError:
+        return False
+    return True
+
+
+def test_all_threads_of_workers_that_come_later_have_work(machines: Machines) -> None:
+    at_once.reset()
+    with on_cluster(machines.address, together, range(10), most=1) as results:
+        machines.start("late", 4)
+        assert all(results)
+
+
 def plus(shared: int, item: int) -> int:
     time.sleep(0.02)
     return shared + item
