@@ -18,7 +18,7 @@ from speechctc.audio.recordings import Named, Recording, Siblings, find_recordin
 from speechctc.audio.tracks import Channel, preferred
 from speechctc.core import written
 from speechctc.core.errors import InputError, counted_alike, optional, with_extra
-from speechctc.core.files import content
+from speechctc.core.files import sha256
 from speechctc.core.parallel import attempt, check_time, taken, timed
 from speechctc.core.progress import Reporter
 from speechctc.corpora.table_rows import ENDINGS, read_table
@@ -232,7 +232,7 @@ def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path
 
 def _digest(recording: Recording, grid: Path | InputError, maximum: float) -> str:
     """Return a digest of what the rows of a recording depend on: its TextGrid, speaker and maximum formant."""
-    labels = str(grid) if isinstance(grid, InputError) or not grid.is_file() else content(grid)
+    labels = str(grid) if isinstance(grid, InputError) or not grid.is_file() else sha256(grid)
     return digest_of(labels, recording.speaker, maximum)
 
 
