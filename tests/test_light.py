@@ -135,6 +135,13 @@ def test_recognition_loads_no_torch_where_it_is_installed(tiny_model: Path, here
     assert done.stdout.splitlines() == ["('low', 'top', 'mid')", "False"], done.stderr
 
 
+def test_what_only_clusters_and_archives_need_is_not_loaded_by_others(here: Path) -> None:
+    code = "import sys, speechctc.stages.decode, speechctc.stages.align, speechctc.stages.measure\n"
+    code += "print({'asyncio', 'speechctc.core.dispatch', 'speechctc.core.cluster'} & set(sys.modules))"
+    done = run(code, cwd=here)
+    assert done.stdout == "set()\n", done.stderr
+
+
 @pytest.mark.parametrize("window", ["hamming", "hanning", "povey", "rectangular", "blackman"])
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 44100])
 def test_features_are_torchaudios(window: Any, rate: int) -> None:

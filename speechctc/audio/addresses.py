@@ -26,6 +26,7 @@ _SCHEME = re.compile(rf"({'|'.join(SCHEMES)}):/+(?=[^/])")
 AT_A_TIME = 8  # recordings that are fetched
 PIECE = 1 << 20  # bytes read at a time
 FOLDER = "recordings"
+_NAME_ONE = "name a folder of your own in SPEECHCTC_CACHE"
 # What a store says of a file, which changes with its content.
 VERSION = (
     "ETag etag Content-MD5 md5Hash contentMd5 generation versionId VersionId mtime LastModified last_modified".split()
@@ -58,29 +59,27 @@ def cache_folder() -> Path:
     InputError
         Others may write to it, it cannot be made, or the user has no home.
     """
-    fix = "name a folder of your own in SPEECHCTC_CACHE"
-    own = os.environ.get("SPEECHCTC_CACHE") or _cache_home()
-    if not own:
-        raise InputError("recordings of addresses cannot be kept: this user has no home", fix)
-    folder = Path(own) / FOLDER
+    folder = Path(os.environ.get("SPEECHCTC_CACHE") or _users_cache() / "speechctc") / FOLDER
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
     except OSError as error:
-        raise InputError(f"{folder}: recordings cannot be kept there: {error.strerror}", fix) from None
+        raise InputError(f"{folder}: recordings cannot be kept there: {error.strerror}", _NAME_ONE) from None
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
-        raise InputError(f"{folder}: of another user, or others may write to it", fix)
+        raise InputError(f"{folder}: of another user, or others may write to it", _NAME_ONE)
     return folder
 
 
-def _cache_home() -> str:
-    """Return the folder of this program in the user's cache; ``""`` if the user has no home.
-
-    A relative ``XDG_CACHE_HOME`` is ignored: it would lie in the working folder, maybe a stranger's.
-    """
-    named = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME", "")
-    home = named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(home, "speechctc") if os.path.isabs(home) else ""
+def _users_cache() -> Path:
+    """Return where this user's programs keep what they can make again."""
+    named = Path(os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME", ""))
+    try:  # a relative one is to be ignored: it would lie in the working folder, maybe a stranger's
+        folder = named if named.is_absolute() else Path.home() / ".cache"
+    except RuntimeError:
+        folder = Path()
+    if not folder.is_absolute():
+        raise InputError("this user has no home folder, in which recordings could be kept", _NAME_ONE)
+    return folder
 
 
 def fetch(addresses: Sequence[str], advance: Callable[[int], object]) -> dict[str, Path | InputError]:
@@ -148,7 +147,8 @@ def _kept(folder: Path, note: Path) -> Path | None:
 
 def _read(system: Any, place: str, folder: Path, note: Path, ending: str) -> Path:
     """Read a recording, and keep it by its content."""
-    ending, digest = ending if re.fullmatch(r"\.\w{1,8}", ending) else "", hashlib.sha256()
+    ending = ending if re.fullmatch(r"\.\w{1,8}", ending) else ""
+    digest = hashlib.sha256()
     with files.draft_file(note) as draft:
         with system.open(place, "rb") as source, open(draft, "wb") as target:
             while piece := source.read(PIECE):

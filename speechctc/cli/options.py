@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from enum import Enum
 from functools import wraps
 from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from speechctc.config.schema import Config
     from speechctc.core.progress import Reporter
     from speechctc.inference.decoder import Decoder
-    from speechctc.inference.manifest import Manifest as ManifestFile
+    from speechctc.inference.output import OutputOptions
 
 
 def say(message: str) -> None:
@@ -213,6 +213,12 @@ Symbols = Annotated[str, Option("--symbols", metavar="NOTATION", help=
 # fmt: on
 
 
+def check_named(given: Any, command: str) -> None:
+    """Check that a command that needs recordings names some."""
+    if not given.audio and not given.recordings:
+        raise InputError("no recordings are named", f"name sound files or folders; see speechctc {command} --help")
+
+
 def name_recordings(given: Any) -> list[Named]:
     """Return what a command names: arguments, the list, addresses; its part of them, if one is named."""
     from speechctc.audio.addresses import address_of
@@ -230,7 +236,9 @@ def name_recordings(given: Any) -> list[Named]:
         named.append(listed)
     if all(isinstance(each, Path) for each in named) and given.shard is None or not named:
         return named
-    if len(audio) == 1 and isinstance(named[0], Path) and named[0].suffix.lower() in (".tsv", ".csv", ".jsonl"):
+    from speechctc.corpora.table_rows import ENDINGS  # late: few have a table
+
+    if len(named) == 1 and isinstance(named[0], Path) and named[0].suffix.lower() in ENDINGS:
         return named  # a table, whose rows are divided later
     reporter.note(*left_out(named))
     recordings = find_recordings(named, chosen(given.track, given.channel))
@@ -249,15 +257,15 @@ NO_SETTINGS = frozenset(
 
 
 @contextmanager
-def manifest_of(given: Any, recogniser: Decoder | None = None) -> Iterator[ManifestFile | None]:
-    """Yield the manifest that a command's options name, if they do, and close it."""
-    from speechctc.inference.manifest import Manifest, digest_of_folder
-
+def with_manifest(options: OutputOptions, given: Any, recogniser: Decoder | None = None) -> Iterator[OutputOptions]:
+    """Yield how results are written, with the manifest that a command's options name, if they do; and close it."""
     if given.resume and given.manifest is None:
         raise InputError("--resume goes on by a manifest, and none is named", "give --manifest FILE too")
     if given.manifest is None:
-        yield None
+        yield options
         return
+    from speechctc.inference.manifest import Manifest, digest_of_folder  # late: few have one
+
     model: dict[str, str] = {}
     if recogniser is not None:
         assert recogniser.folder is not None
@@ -270,7 +278,7 @@ def manifest_of(given: Any, recogniser: Decoder | None = None) -> Iterator[Manif
     }
     manifest = Manifest(given.manifest, given.resume, {"model": model, "settings": settings})
     try:
-        yield manifest
+        yield replace(options, manifest=manifest)
     except KeyboardInterrupt:
         say(f"{given.manifest} has what is done: the same command goes on with --resume")
         raise

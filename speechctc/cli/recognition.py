@@ -98,8 +98,7 @@ def decode_command(given: Decode) -> None:
 
     As text, one recording gives one line of phones; several give a line each: the file, a tab, the phones.
     """
-    if not given.audio and not given.recordings:
-        raise InputError("no recordings are named", "name sound files or folders; see speechctc decode --help")
+    opt.check_named(given, "decode")
     _check(given, "-" in map(str, given.audio or ()))
     if status := _decode(given, opt.name_recordings(given)):
         raise typer.Exit(status)
@@ -152,13 +151,12 @@ def _decode(given: Decode, audio: list[Named]) -> int:
     options = _with_symbols(options, recogniser, given.symbols)
     doubt = Doubt(recogniser) if not given.lm and recogniser.folder == BUILT_IN else None
     source = None
-    if given.tier or given.cluster:
-        from speechctc.stages.decode_sources import inside, on_workers  # late: few use them
+    if given.tier:
+        from speechctc.stages.decode_sources import inside  # late: few use it
 
-        tier, cluster = given.tier, given.cluster or ""
-        source = partial(inside, tier, given.textgrids) if tier else partial(on_workers, cluster)
-    with opt.manifest_of(given, recogniser) as manifest:
-        return decode(recogniser, audio, replace(options, manifest=manifest), new_reporter(), work, doubt, source)
+        source = partial(inside, given.tier, given.textgrids)
+    with opt.with_manifest(options, given, recogniser) as options:
+        return decode(recogniser, audio, options, new_reporter(), work, doubt, source)
 
 
 def _work(given: Recordings) -> Work:
@@ -324,8 +322,7 @@ def _align(given: Align | ScorePhones) -> None:
         if scoring.contrasts is not None:
             pairs = parse_contrasts(scoring.contrasts, recogniser.phones)
             recogniser.goodness = replace(recogniser.goodness, contrasts=pairs)
-    with opt.manifest_of(given, recogniser) as manifest:
-        options = replace(options, manifest=manifest)
+    with opt.with_manifest(options, given, recogniser) as options:
         status = align(recogniser, tasks, options, new_reporter(), reader, _work(given), failed)
     if pages:
         show(pages.write(options, failed))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -284,8 +284,7 @@ def measure_command(given: Measure) -> None:
     from speechctc.pages.figures import image_format
     from speechctc.stages.measure import Summary, measure, write_picture
 
-    if not given.audio and not given.recordings:
-        raise InputError("no recordings are named", "name sound files or folders; see speechctc measure --help")
+    opt.check_named(given, "measure")
     audio = opt.name_recordings(given)
     check_some(audio)
     form = image_format(given.picture) if given.picture else ""
@@ -297,8 +296,8 @@ def measure_command(given: Measure) -> None:
     options = _measured_output(given)
     check_places(given.overwrite, given.picture)
     choice, summary = _what_to_measure(given), Summary(bool(form))
-    with opt.manifest_of(given) as manifest:
-        status = measure(audio, choice, replace(options, manifest=manifest), summary, new_reporter())
+    with opt.with_manifest(options, given) as options:
+        status = measure(audio, choice, options, summary, new_reporter())
     if summary.rows and given.picture:
         write_picture(summary.rows, given.picture, form, given.overwrite, given.bark)
     if summary.phones and (given.out or given.picture):
@@ -321,15 +320,10 @@ def _what_to_measure(given: Measure) -> Choice:
     settings = PraatSettings(
         number_of_formants=given.number_of_formants, pitch_floor=given.pitch_floor, pitch_ceiling=given.pitch_ceiling
     )
-    work = Work(
-        shard=parse_shard(given.shard),
-        cluster=given.cluster,
-        cluster_wait=given.cluster_wait,
-        time_limit=given.time_limit,
-    )
+    work = Work(cluster=given.cluster, cluster_wait=given.cluster_wait, time_limit=given.time_limit)
     formants = tuple(given.maximum_formant or ())
     channel = chosen(given.track, given.channel)
-    return Choice(given.textgrids, given.tier, given.words, channel, settings, formants, work)
+    return Choice(given.textgrids, given.tier, given.words, channel, settings, formants, work, parse_shard(given.shard))
 
 
 def _measured_output(given: Measure) -> OutputOptions:

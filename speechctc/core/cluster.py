@@ -6,6 +6,7 @@ scheduler can run code on its workers, so it belongs in a network whose users tr
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import platform
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc import __version__
-from speechctc.core.dispatch import AHEAD, INSTALL, ClusterRun, LostItem, NotHere, Pool
+from speechctc.core.dispatch import INSTALL, ClusterRun, LostItem, NotHere, Pool
 from speechctc.core.errors import InputError, optional, with_extra
 from speechctc.core.parallel import Item, Result, ordered
 
@@ -62,8 +63,7 @@ def on_cluster(
     client = _connect(address)
     try:
         pool = Pool(client, address, work, () if shared is None else (shared,), refusal, versions, run)
-        count = max(2 * AHEAD * sum(seat.threads for seat in pool.seats.values()), AHEAD)
-        yield ordered(pool.submit, items, count, size, most)
+        yield ordered(pool.submit, items, pool.room, size, most)
     finally:
         client.close(timeout=SECONDS)
 
@@ -131,13 +131,9 @@ def refuse_other(here: Mapping[str, str], there: Mapping[str, str], worker: str)
 
 def _connect(address: str) -> Any:
     fix = f"{with_extra('cluster')}, or work without a cluster"
-    import asyncio  # loading it takes a while
-
     distributed = optional("distributed", f"{address}: Dask is not installed", fix)
-    for name in (
-        "distributed",
-        *logging.root.manager.loggerDict,
-    ):  # what goes wrong is told in one line, by this module
+    # What goes wrong is told in one line, by this module.
+    for name in ("distributed", *logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
     try:

@@ -200,6 +200,10 @@ class Pool:
         self.said = Counter[str]()
         self.look()
 
+    def room(self) -> int:
+        """Return how many items are to be begun, with the workers that are there now."""
+        return max(2 * AHEAD * sum(seat.threads for seat in self.seats.values()), AHEAD)
+
     def submit(self, item: Any) -> Begun:
         """Begin the work on an item as soon as a worker can take it."""
         begun = Begun(self, item, self.run.name(item))

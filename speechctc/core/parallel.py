@@ -144,7 +144,7 @@ class Pending(Protocol[Answer]):
 def ordered(
     submit: Callable[[Item], Pending[Result]],
     items: Iterable[Item],
-    count: int,
+    count: int | Callable[[], int],
     size: Callable[[Item], int] = lambda item: 1,
     most: int = 0,
 ) -> Iterator[Result]:
@@ -155,7 +155,8 @@ def ordered(
     submit : callable
         Begins the work on an item.
     items : iterable
-    count : int
+    count : int or callable
+        A callable returns how many they are by now.
     size : callable
         What the result of an item takes to be kept.
     most : int
@@ -164,7 +165,7 @@ def ordered(
     waiting: deque[tuple[Pending[Result], int]] = deque()
     held = 0
     for item in items:
-        while len(waiting) >= count and held + size(item) > most:
+        while len(waiting) >= (count() if callable(count) else count) and held + size(item) > most:
             held -= waiting[0][1]
             yield waiting.popleft()[0].result()
         held += size(item)

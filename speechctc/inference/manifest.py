@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,7 +114,7 @@ class Manifest:
 
     def _read(self, wanted: Mapping[Key, Recording]) -> dict[Key, Line]:
         """Return the last line of each of these recordings, if it is of this run's settings and no error."""
-        about, found, other = self._shared(), dict[Key, Line](), set[Key]()
+        about, found, other = self._shared, dict[Key, Line](), set[Key]()
         end = 0
         with open(self.path, "rb") as file:
             for number, raw in enumerate(iter(lambda: file.readline(MOST_LINE), b""), 1):
@@ -138,6 +139,7 @@ class Manifest:
         self.others = len(other)
         return found
 
+    @cached_property
     def _shared(self) -> dict[str, Any]:
         """Return what all lines of this run share, as it is read back."""
         shared: dict[str, Any] = json.loads(
@@ -211,7 +213,7 @@ class Manifest:
         input, channel, name = _key(recording)
         values: dict[str, Any] = {"input": input, "channel": None} | channel_fields(channel) | {"name": name}
         values |= _content(recording.path) | ({"given": given} if (given := self.given(recording)) else {})
-        values |= self._shared()
+        values |= self._shared
         if error is not None:
             values["error"] = as_utf8(error)
         else:

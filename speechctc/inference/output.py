@@ -13,23 +13,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import TAKEN
-from speechctc.audio.recording_list import Shard
 from speechctc.audio.recordings import Recording, Siblings, ids, names_of
 from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.tracks import Channel, number_of
 from speechctc.core import written
-from speechctc.core.dispatch import ClusterRun
 from speechctc.core.errors import InputError, as_utf8, counted_alike, plural, printable
 from speechctc.core.files import is_special
 from speechctc.core.parallel import WAIT_SECONDS
 from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.decoder import Decoder
 from speechctc.inference.formats import WRITERS, Kept, Layout, RecordingName, Writer
-from speechctc.inference.manifest import Manifest
+
+if TYPE_CHECKING:
+    from speechctc.inference.manifest import Manifest
 
 
 class Work(NamedTuple):
@@ -56,8 +56,6 @@ class Work(NamedTuple):
         Seconds without a worker after which the command ends.
     time_limit : float, optional
         Seconds that a recording may take.
-    shard : Shard
-        The part of the rows of a table that is worked on.
     """
 
     jobs: int = 0
@@ -69,11 +67,6 @@ class Work(NamedTuple):
     cluster: str | None = None
     cluster_wait: float = WAIT_SECONDS
     time_limit: float | None = None
-    shard: Shard = Shard(1, 1)
-
-    def on_cluster(self, command: str, reporter: Reporter) -> ClusterRun:
-        """Return how a command uses a cluster; its items are pairs of a path and what else is known."""
-        return ClusterRun(command, lambda item: str(item[0]), self.cluster_wait, self.time_limit, reporter.warn)
 
 
 @dataclass(frozen=True)

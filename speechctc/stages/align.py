@@ -146,8 +146,8 @@ def _results(
     from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
 
     there = ((job.task.recording.path, job) for job in jobs)
-    run = work.on_cluster("score-phones" if options.scored else "align", reporter)
-    return worked_on(work.cluster, partial(_place_there, options), recogniser, there, run)
+    command = "score-phones" if options.scored else "align"
+    return worked_on(command, partial(_place_there, options), recogniser, there, work, reporter)
 
 
 def _place_there(options: OutputOptions, recogniser: Recogniser, path: Path, job: Job) -> Recognition:

@@ -34,7 +34,7 @@ from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, LOOKAHEAD
 
-# Offers the results of files in order, where they do not come from this machine's threads; see `decode_sources`.
+# Offers the results of files in order, where they do not come from whole recordings; see `decode_sources`.
 Source = Callable[[Decoder, Sequence[Recording], Work, Reporter], AbstractContextManager[Iterator[Any]]]
 
 
@@ -82,7 +82,7 @@ def decode(
     doubt : Doubt, optional
         Counts the phones, and its note is given to the reporter.
     source : callable, optional
-        Where the results of files come from.
+        Where the results of files come from, in place of this machine's threads or the cluster of `work`.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def decode(
         A folder has no recordings, standard input is not sound, the output cannot hold the results, or files that a
         person made or changed would be replaced.
     """
-    if list(map(str, arguments)) == ["-"]:
+    if [*map(str, arguments[:2])] == ["-"]:  # the text of a million takes seconds
         _check_stdin(options)
         recordings, arguments = [STDIN._replace(channel=work.channel)], ()
     else:
@@ -175,12 +175,16 @@ def _check_stdin(options: OutputOptions) -> None:
 def _results(
     recogniser: Decoder, recordings: Sequence[Recording], options: OutputOptions, work: Work, reporter: Reporter
 ) -> AbstractContextManager[Iterator[Any]]:
-    """Offer the results in order: while one recording is read, or from this machine's threads."""
+    """Offer the results in order: while one recording is read, from this machine's threads, or from a cluster."""
     paths, rate = [recording.path for recording in recordings], recogniser.config.features.sample_rate
     form, alternatives, channel = options.form, work.alternatives, work.channel
     if paths == [STDIN.path]:
         opening = sound_file.opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
         return _while_read(recogniser, opening, form, alternatives, LOOKAHEAD if work.live else None)
+    if work.cluster:
+        from speechctc.stages.decode_sources import on_workers  # late: few use a cluster
+
+        return on_workers(recogniser, recordings, work, reporter)
     if len(paths) == 1 and options.folder is None and not options.manifest and WRITERS[form].is_incremental:
         opening = sound_file.opened(paths[0], rate, channel)
         return _while_read(recogniser, opening, form, alternatives, None, BLOCK_FRAMES, work.time_limit)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -62,49 +63,58 @@ def _inside(recogniser: Decoder, work: Work, tier: str, task: Task) -> Recogniti
     return replace(recogniser.decode_inside(path, intervals, work.alternatives, channel), tier=tier)
 
 
-def on_workers(
-    address: str, recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter
-) -> Results:
+def on_workers(recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter) -> Results:
     """Offer the phones of each recording from the workers of a Dask cluster, as `worked_on` does."""
     paths = [recording.path for recording in recordings]
     way = partial(_decode, work.alternatives, work.channel)
-    run = work.on_cluster("decode", reporter)
-    return worked_on(address, way, recogniser, zip(paths, paths, strict=True), run)
+    return worked_on("decode", way, recogniser, zip(paths, paths, strict=True), work, reporter)
 
 
 @contextmanager
 def worked_on(
-    address: str,
-    work: Callable[[Any, Path, Any], Result],
+    command: str,
+    way: Callable[[Any, Path, Any], Result],
     shared: Any,
     items: Iterable[tuple[Path, Any]],
-    run: ClusterRun,
+    work: Work,
+    reporter: Reporter,
 ) -> Iterator[Iterator[Result | InputError]]:
-    """Offer the result of each recording, in order, or the error of one that nothing can be made of.
+    """Offer the result of each recording from the cluster, in order, or the error of one that nothing can be made of.
 
     Parameters
     ----------
-    address : str
-        Of the scheduler: ``tcp://host:8786``.
-    work : callable
+    command : str
+        Whose tasks they are, for Dask's dashboard.
+    way : callable
         Of what is shared, a recording and what else its item has.
     shared : object
         What each worker gets a copy of: a recogniser on the CPU, settings.
     items : iterable of (Path, object)
         Relative paths are from the working folder, which has the same path on each worker.
-    run : ClusterRun
+    work : Work
+        On a cluster.
+    reporter : Reporter
+        Receives what goes wrong on the cluster.
 
     Raises
     ------
     InputError
         As `on_cluster`; or the scheduler is gone.
     """
+    assert work.cluster is not None
+    items = iter(items)
+    if not (first := list(islice(items, 1))):  # all is done: that is said without a cluster, too
+        yield iter(())
+        return
+    run = ClusterRun(command, lambda item: str(item[0]), work.cluster_wait, work.time_limit, reporter.warn)
     try:
-        with on_cluster(address, partial(_there, Path.cwd(), work), items, shared=shared, run=run) as results:
+        with on_cluster(
+            work.cluster, partial(_there, Path.cwd(), way), chain(first, items), shared=shared, run=run
+        ) as results:
             yield results
     except WorkerEnded:
         fix = "run it again when the cluster is up; --skip-existing, or --manifest and --resume, keep what is done"
-        raise InputError(f"{address}: the scheduler is gone", fix) from None
+        raise InputError(f"{work.cluster}: the scheduler is gone", fix) from None
 
 
 def _decode(alternatives: int, channel: Channel | None, recogniser: Decoder, path: Path, given: Path) -> Recognition:
@@ -112,14 +122,14 @@ def _decode(alternatives: int, channel: Channel | None, recogniser: Decoder, pat
 
 
 def _there(
-    folder: Path, work: Callable[[Any, Path, Any], Result], shared: Any, item: tuple[Path, Any]
+    folder: Path, way: Callable[[Any, Path, Any], Result], shared: Any, item: tuple[Path, Any]
 ) -> Result | InputError:
     """Work on another machine, which has the recordings under the same path; relative ones from `folder`."""
     given, more = item
     path = shared_recording(folder, given, "recordings")
     try:
         with shared_among(threads()):
-            return work(shared, path, more)
+            return way(shared, path, more)
     except NotHere:
         raise
     except InputError as error:

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Tier, choose_tier, read_tiers, tier_key
+from speechctc.audio.recording_list import Shard
 from speechctc.audio.recordings import Named, Recording, Siblings, find_recordings, left_out
 from speechctc.audio.tracks import Channel, preferred
 from speechctc.core import written
@@ -78,6 +78,8 @@ class Choice(NamedTuple):
         By speaker, in place of that of `settings`; see `read_maximum_formants`.
     work : Work
         Whether on a cluster, and how long a recording may take.
+    shard : Shard
+        The part of the rows of a table that is measured.
     """
 
     textgrids: Path | None
@@ -87,6 +89,7 @@ class Choice(NamedTuple):
     settings: PraatSettings
     maximum_formants: Sequence[str] = ()
     work: Work = Work()
+    shard: Shard = Shard(1, 1)
 
 
 class Labels(NamedTuple):
@@ -153,7 +156,7 @@ def measure(
     only = arguments[0] if len(arguments) == 1 else None
     if isinstance(only, Path) and only.suffix.lower() in ENDINGS:
         recordings, sexes = _of_table(only, reporter)
-        recordings = choice.work.shard.take(recordings)
+        recordings = choice.shard.take(recordings)
     else:
         recordings, sexes = find_recordings(arguments), {}
     if not recordings:
@@ -179,11 +182,11 @@ def _results(
     """Offer the rows of recordings, in order, from this machine or from a cluster."""
     work = choice.work
     if work.cluster is None:
-        measured = partial(_measured, choice.settings)
-        return nullcontext(taken(timed(lambda job: measured(*job), job, work.time_limit) for job in jobs))
+        measured = (timed(lambda job: _measured(choice.settings, *job), job, work.time_limit) for job in jobs)
+        return nullcontext(taken(measured))
     from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
 
-    return worked_on(work.cluster, _measured, choice.settings, jobs, work.on_cluster("measure", reporter))
+    return worked_on("measure", _measured, choice.settings, jobs, work, reporter)
 
 
 def _of_table(table: Path, reporter: Reporter) -> tuple[list[Recording], dict[str, str]]:

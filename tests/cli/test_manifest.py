@@ -146,6 +146,18 @@ def test_results_that_cannot_be_put_together_again_are_all_done_again(
     assert speechctc(*run).status == 0 and sorted(worked_on) == list("abcd") and len(lines()) == 8
 
 
+@pytest.mark.parametrize("command", ["decode", "align", "score-phones"])
+def test_a_run_of_which_all_is_done_needs_no_cluster(speechctc: Command, talks: Path, command: str) -> None:
+    for name, phones in SONGS.items():
+        (talks / f"{name}.txt").write_text(" ".join(phones), encoding="utf-8")
+    run = (command, "talks", "--out", "all.tsv", "--manifest", "run.jsonl")
+    assert speechctc(*run).status == 0
+    whole = Path("all.tsv").read_bytes()
+    done = speechctc(*run, "--resume", "--cluster", "tcp://127.0.0.1:1")
+    assert done.status == 0 and "4 recordings done already" in done.err, done.err
+    assert Path("all.tsv").read_bytes() == whole
+
+
 def test_a_transcript_that_changed_is_placed_again(speechctc: Command, talks: Path, worked_on: list[str]) -> None:
     for name, phones in SONGS.items():
         (talks / f"{name}.txt").write_text(" ".join(phones), encoding="utf-8")

@@ -16,6 +16,7 @@ import pytest
 
 from speechctc.audio import addresses
 from speechctc.audio.addresses import address_of, name_of_address
+from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.recording_list import Shard
 from speechctc.audio.recordings import Listed, find_recordings
 from speechctc.core.errors import InputError
@@ -96,6 +97,31 @@ def test_tables_have_shards_too(speechctc: Command, talks: Path, command: str) -
     assert [entry["file"] for entry in json.loads(done.out)] == listed
 
 
+@pytest.mark.parametrize("ending", ["tsv", "tab", "xlsx"])
+def test_each_kind_of_table_that_is_measured_has_shards(speechctc: Command, talks: Path, ending: str) -> None:
+    pytest.importorskip("parselmouth")
+    openpyxl = pytest.importorskip("openpyxl")
+    rows = [["id", "audio", "phones"], *([name.replace("/", "-"), f"talks/{name}.wav", "low"] for name in SONGS)]
+    for name in SONGS:
+        grid = textgrid_text(0.1, {"phones": [Interval(0.02, 0.08, "low")]})
+        Path(f"{name.replace('/', '-')}.TextGrid").write_text(grid, encoding="utf-8")
+    if ending == "xlsx":
+        book = openpyxl.Workbook()
+        for row in rows:
+            book.active.append(row)
+        book.save("table.xlsx")
+    else:
+        Path(f"table.{ending}").write_text("".join("\t".join(row) + "\n" for row in rows))
+    found = list[str]()
+    for number in (1, 2):
+        given = ("--textgrids", ".", "--shard", f"{number}/2", "--format", "tsv")
+        done = speechctc("measure", f"table.{ending}", *given)
+        assert done.status == 0, done.err
+        found.append(" ".join(line.split("\t")[0] for line in done.out.splitlines()[1:]))
+    names = [f"talks/{name}.wav" for name in SONGS]
+    assert found == [" ".join(names[::2]), " ".join(names[1::2])]
+
+
 def test_addresses() -> None:
     for text, address in {
         "s3://bucket/a b.wav": "s3://bucket/a b.wav",
@@ -115,6 +141,23 @@ def test_addresses() -> None:
     found = find_recordings([same])
     assert len({each.name for each in found}) == 3 and not any(".." in each.name.parts for each in found)
     assert Shard(2, 3).take(range(8)) == [1, 4, 7]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has other variables")
+def test_recordings_are_never_kept_in_the_working_folder_by_itself(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    monkeypatch.delenv("SPEECHCTC_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(here / "home"))
+    assert addresses.cache_folder() == here / "home/.cache/speechctc/recordings"
+    monkeypatch.setenv("HOME", "somewhere")
+    with pytest.raises(InputError, match="no home folder.*SPEECHCTC_CACHE"):
+        addresses.cache_folder()
+    monkeypatch.delenv("HOME")
+    with monkeypatch.context() as who:
+        who.setattr(os, "getuid", lambda: 987654)  # who is in no list of users
+        with pytest.raises(InputError, match="no home folder.*SPEECHCTC_CACHE"):
+            addresses.cache_folder()
+    assert {each.name for each in here.iterdir()} == {"home", "runs"}
 
 
 @pytest.fixture
@@ -165,18 +208,6 @@ def test_a_recording_is_read_again_only_if_it_changed(talks: Path) -> None:
     (talks.parent / "cache/recordings").chmod(0o777)
     with pytest.raises(InputError, match="others may write to it"):
         addresses.fetch([address], lambda steps: None)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="has other variables")
-def test_the_users_cache_is_never_in_the_working_folder(talks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPEECHCTC_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
-    monkeypatch.setenv("HOME", str(talks))
-    assert addresses.cache_folder() == talks / ".cache/speechctc/recordings"
-    monkeypatch.delenv("HOME")
-    monkeypatch.setattr(os, "getuid", lambda: 987654)  # who is in no list of users
-    with pytest.raises(InputError, match="this user has no home; name a folder of your own in SPEECHCTC_CACHE"):
-        addresses.cache_folder()
 
 
 def test_a_server_is_read(speechctc: Command, talks: Path) -> None:

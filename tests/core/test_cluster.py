@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -190,13 +189,13 @@ def test_a_cluster_finds_the_same_phones_though_a_worker_is_killed(
     recogniser = speechctc.load(tiny_model, device="cpu")
     options = OutputOptions("json", None, Path("there"))
     reporter = KillsOne(5, victim.kill)
-    assert decode(recogniser, [Path("corpus")], options, reporter, source=partial(on_workers, address)) == 1
+    assert decode(recogniser, [Path("corpus")], options, reporter, Work(cluster=address)) == 1
     assert victim.wait(600) != 0
     assert decode(recogniser, [Path("corpus")], replace(options, folder=Path("alone")), Recorder()) == 1
     assert len(features(Path("there"))) > 20 and features(Path("there")) == features(Path("alone"))
     lost = Path("corpus/audio/0-003.wav")
     lost.unlink()
-    with on_workers(address, recogniser, [Recording(lost, lost)], Work(), Recorder()) as results:
+    with on_workers(recogniser, [Recording(lost, lost)], Work(cluster=address), Recorder()) as results:
         (missing,) = results
     assert isinstance(missing, InputError) and "0-003.wav: not on the worker" in str(missing)
 

@@ -115,6 +115,27 @@ def test_all_workers_may_go_and_others_take_over_with_what_is_shared(
         assert found + list(results) == list(range(100, 130))
 
 
+at_once = threading.Barrier(4)
+
+
+def together(item: int) -> bool:
+    """Return whether four work at a time; the first two items are for who is there before the others."""
+    if item < 2:
+        return True
+    try:
+        at_once.wait(5)
+    except threading.BrokenBarrierError:
+        return False
+    return True
+
+
+def test_all_threads_of_workers_that_come_later_have_work(machines: Machines) -> None:
+    at_once.reset()
+    with on_cluster(machines.address, together, range(10), most=1) as results:
+        machines.start("late", 4)
+        assert all(results)
+
+
 def plus(shared: int, item: int) -> int:
     time.sleep(0.02)
     return shared + item
@@ -332,14 +353,6 @@ def test_a_scheduler_that_is_gone_ends_the_run(machines: Machines) -> None:
             list(results)
 
 
-def test_tasks_have_the_names_of_the_command_and_the_recordings(machines: Machines) -> None:
-    machines.start("a")
-    with on_cluster(machines.address, named, [7], run=ClusterRun("decode", lambda item: f"{item}.wav")) as results:
-        assert list(results) == [(7, "a")]
-        (group,) = [each for each in machines.scheduler.task_prefixes if "decode" in each]
-    assert group == "speechctc decode"
-
-
 def fails_at_2(item: int) -> int | InputError:
     return InputError("no sound", "record it again") if item == 2 else item
 
@@ -364,9 +377,11 @@ def test_tasks_have_the_names_of_the_command_and_the_recording(machines: Machine
     from dask.utils import key_split
 
     machines.start("one")
-    with on_cluster(machines.address, own_key, ["talks/a.wav"], run=ClusterRun("decode")) as results:
-        key: Any = next(results)
-    assert (key_split(key), key[1]) == ("speechctc decode", "talks/a.wav")
+    run = ClusterRun("decode", lambda item: f"{item}.wav")
+    with on_cluster(machines.address, own_key, ["talks/a"], run=run) as results:
+        (key,) = list[Any](results)
+        (group,) = [each for each in machines.scheduler.task_prefixes if "decode" in each]
+    assert (key_split(key), key[1]) == ("speechctc decode", "talks/a.wav") and group == "speechctc decode"
 
 
 def own_key(item: str) -> Any:
