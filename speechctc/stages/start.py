@@ -16,7 +16,7 @@ from speechctc.config.load import load_config, read_yaml
 from speechctc.config.schema import MARKS, CorpusConfig
 from speechctc.core import files
 from speechctc.core.bundled import MODELS
-from speechctc.core.errors import InputError, with_extra
+from speechctc.core.errors import InputError, printable, shortened, with_extra
 from speechctc.core.parallel import attempt
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey
@@ -138,7 +138,10 @@ def _training_time(path: Path, found: Survey) -> str:
     assert found.corpus is not None
     config, train = load_config(str(path)), found.corpus.splits["train"]
     mean = found.sound.seconds / max(len(found.utterances), 1)
-    epoch = epoch_seconds(config, found.corpus.inventory(), len(train), mean)
+    try:
+        epoch = epoch_seconds(config, found.corpus.inventory(), len(train), mean)
+    except (InputError, MemoryError, RuntimeError) as error:  # torch's own, of memory among others
+        return f"not known, as a step of it failed here: {shortened(printable(str(error)))}"
     limit, whole = config.train.minutes, config.train.epochs * epoch / 60
     ends = f"train.minutes ends it after {limit:g} minutes, of {whole:.0f}" if limit < whole else f"{whole:.0f} minutes"
     return f"an epoch is about {epoch:.0f} s on this machine, as a few steps tell; {config.train.epochs} epochs: {ends}"

@@ -180,6 +180,20 @@ def test_start_says_how_long_training_takes_by_steps_of_it(
     assert all(batch.labels.min() >= 1 and batch.labels.max() <= 3 for batch in batches)
 
 
+def test_a_step_that_fails_leaves_the_config_and_the_commands(
+    speechctc: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(self: TrainStep, *_: object) -> torch.Tensor:
+        raise RuntimeError("not enough memory:\nyou tried to allocate 8 TiB")
+
+    monkeypatch.setattr(TrainStep, "step", step)
+    for number in range(14):
+        record(Path("new"), f"r{number}", "a b ʃ a b ʃ a b ʃ a")
+    said = speechctc("start", "new")
+    assert said.status == 0 and Path("new.yaml").exists(), said.err
+    assert "a step of it failed here: not enough memory" in said.out and "speechctc train --config new.yaml" in said.out
+
+
 def test_advice_follows_the_amount_and_the_speakers() -> None:
     assert advise(5, 12).dev_share == 0.25  # three speakers
     assert advise(5, None).dev_share == 0.2
