@@ -400,12 +400,15 @@ class Recognitions:
         self.note = ""
 
     def add(self, name: str, path: Path) -> None:
-        """Recognise a recording after those that wait."""
+        """Recognise a recording after those that wait; none once the studio is closed."""
         if name not in self._waiting:
             self._waiting[name] = None
             self._stopped.discard(name)
             self.problems.pop(name, None)
-            self._pool.submit(self._recognise, name, path)
+            try:
+                self._pool.submit(self._recognise, name, path)
+            except RuntimeError:  # the studio was closed meanwhile
+                del self._waiting[name]
 
     def _recognise(self, name: str, path: Path) -> None:
         try:

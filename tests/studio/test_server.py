@@ -573,6 +573,15 @@ def test_recognition_grows_and_stops(
         assert labels == SONG and not client.get("/api/overview").json()["problems"]
 
 
+def test_a_recording_that_ends_as_the_studio_is_closed_is_not_recognised_any_more(
+    tmp_path: Path, tiny_model: Path
+) -> None:
+    write_song(tmp_path / "a.wav", SONG)
+    with client_of(tmp_path, tiny_model) as (_, studio):
+        studio.recognitions.close()
+        assert studio.recognise(["a.wav"]) == {"recognising": {}}
+
+
 @pytest.mark.parametrize(
     "path", ["a.wav.journal", "../talks-studio/round-1/round.json", "../talks-studio/round-1/run/metrics.jsonl"]
 )

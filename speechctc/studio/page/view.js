@@ -31,7 +31,10 @@ function settle() {
   for (const listener of listeners) listener();
 }
 
+// The same part is seen in another width, as when a scroll bar comes; a hidden page has none.
 export function resize(width) {
+  if (!width) return;
+  view.scale *= width / view.width;
   view.width = width;
   settle();
 }
