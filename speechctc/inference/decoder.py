@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from io import BufferedReader, BytesIO
 from itertools import chain
+from operator import length_hint
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, overload
@@ -44,6 +45,7 @@ from speechctc.inference.streaming import (
     net_on,
     opened,
 )
+from speechctc.lm.beam import expect
 from speechctc.lm.model import LanguageModel
 from speechctc.lm.search import DELAY, LIVE_DELAY, choose_search, method
 from speechctc.model.checkpoint import Checkpoint, read_checkpoint
@@ -354,6 +356,7 @@ class Decoder:
 
         The arguments are those of `decode` for each; `jobs` is as for `map_in_threads`.
         """
+        expect(length_hint(recordings, 1))
         return map_in_threads(lambda each: self.decode_one(each, rate, alternatives, channel), recordings, jobs)
 
     def stream(self, rate: int, alternatives: int = 0, lookahead: float | None = LOOKAHEAD) -> Stream:

@@ -2,8 +2,8 @@
 
 One description serves both. A frame costs 0.5 ms in the interpreter and 0.02 ms in compiled code, at beam 64; loading
 the compiler and its cache costs 1.2 s, as much as 50 s of speech. So a process searches its first `INTERPRETED_WORK` by
-the interpreter. Indices and numbers are read through memoryviews there, which return Python's own, not numpy's: this is
-3.5 times as fast, and integers do not overflow.
+the interpreter, unless the first of many recordings tells that more will come. Indices and numbers are read through
+memoryviews there, which return Python's own, not numpy's: this is 3.5 times as fast, and integers do not overflow.
 
 The candidates of a frame meet in a hash table.
 """
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -280,29 +280,46 @@ def _advance(
     return path[:done]
 
 
-@cache
+class Compiled:
+    """`_advance`, compiled or from numba's cache on disk, and when this process needs it."""
+
+    recordings = 1  # that will be searched, as far as `expect` told
+    done = 0  # what was searched by the interpreter, in frames times tokens
+    _function: Callable[..., Integers] | None = None
+    _loading = threading.Lock()
+
+    @classmethod
+    def is_worth_it(cls, work: int) -> bool:
+        """Return whether to compile for the next frames times tokens; they are counted if not."""
+        to_come = cls.done + work if cls.done else work * cls.recordings
+        if "numba" in sys.modules or to_come > INTERPRETED_WORK:
+            return True
+        cls.done += work
+        return False
+
+    @classmethod
+    def function(cls, work: int) -> Callable[..., Integers] | None:
+        """Return the function, which releases the GIL; None while another thread loads it and little is to be done."""
+        if cls._function is None and cls._loading.acquire(blocking=work > INTERPRETED_WORK):
+            try:
+                cls._function = cls._function or _compiled()
+            finally:
+                cls._loading.release()
+        return cls._function
+
+
+def expect(recordings: int) -> None:
+    """Tell that so many recordings will be searched in this process."""
+    Compiled.recordings = max(recordings, 1)
+
+
 def _compiled() -> Callable[..., Integers]:
-    """Return `_advance`, compiled or from numba's cache on disk; it releases the GIL."""
     from speechctc.ctc.compiler import numba, overload, register_jitable, with_cache
 
     for function in (_extend, _sum, _select, _agree, _commit, _finish):
         register_jitable(function)
     overload(best_of, strict=False)(lambda scores, kept: best_by_loops)
     return with_cache(numba.njit, _advance, nogil=True)  # type: ignore[no-any-return]
-
-
-class Work:
-    """What this process has searched by the interpreter so far, in frames times tokens."""
-
-    done = 0
-
-    @classmethod
-    def is_for_compiler(cls, frames: int, beam: int) -> bool:
-        """Return whether to compile for the next frames; they are counted if not."""
-        if "numba" in sys.modules or cls.done + frames * beam > INTERPRETED_WORK:
-            return True
-        cls.done += frames * beam
-        return False
 
 
 def advance(tokens: Tokens, rows: Reals, lm: PhoneLM, numbers: tuple[float, float, float], ends: bool) -> Integers:
@@ -319,8 +336,9 @@ def advance(tokens: Tokens, rows: Reals, lm: PhoneLM, numbers: tuple[float, floa
     ends : bool
         Whether the recording ends after these frames.
     """
-    if Work.is_for_compiler(len(rows), len(tokens.score)):
-        return _compiled()(tokens, rows, lm.log_probs, lm.next_state, *numbers, ends)
+    work = len(rows) * len(tokens.score)
+    if Compiled.is_worth_it(work) and (compiled := Compiled.function(work)) is not None:
+        return compiled(tokens, rows, lm.log_probs, lm.next_state, *numbers, ends)
     view: Any = memoryview
     views, found = Tokens(*map(view, tokens)), []
     for n in range(len(rows) + ends):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from speechctc.lm.beam import Work, best_by_loops, best_of
+from speechctc.lm.beam import INTERPRETED_WORK, Compiled, best_by_loops, best_of
 from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import GreedySearch, LmSearch, Rows, best_labels, collapse
 
@@ -168,7 +168,7 @@ def test_the_interpreter_and_the_compiler_find_the_same(
     found = []
     for turns in ([True], [False], [True, False], [False, False, True]):
         turn = itertools.cycle(turns)
-        monkeypatch.setattr(Work, "is_for_compiler", lambda frames, beam, turn=turn: next(turn))
+        monkeypatch.setattr(Compiled, "is_worth_it", lambda work, turn=turn: next(turn))
         _, path = searched(LmSearch(lm, 0.7, 1.0, beam, limit=limit), log_probs, range(7, 99, 7))
         whole = LmSearch(lm, 0.7, 1.0, beam, limit=100)
         whole.push(log_probs[:50])
@@ -177,21 +177,35 @@ def test_the_interpreter_and_the_compiler_find_the_same(
     assert len(found[0][0]) == 99 and found[1:] == found[:1] * 3
 
 
-def test_only_a_long_search_loads_the_compiler() -> None:
+@pytest.mark.parametrize("recordings", [1, 8, 9, 1000])
+def test_only_a_long_search_loads_the_compiler(recordings: int) -> None:
     code = """
 import sys
 import numpy as np
-from speechctc.lm.beam import INTERPRETED_WORK
+from speechctc.lm.beam import INTERPRETED_WORK, expect
 from speechctc.lm.search import LmSearch
 from speechctc.lm.model import PhoneLM
 def search(frames):
     LmSearch(PhoneLM.learn([[1, 2]], 3, 2), 1.0, 0.0, 8).push(np.zeros((frames, 3), np.float32))
+expect(RECORDINGS)
 search(INTERPRETED_WORK // 64)
-assert 'numba' not in sys.modules
+assert ('numba' in sys.modules) == (RECORDINGS > 8)
 search(INTERPRETED_WORK // 8)
 assert 'numba' in sys.modules
 """
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+    subprocess.run([sys.executable, "-W", "error", "-c", code.replace("RECORDINGS", str(recordings))], check=True)
+
+
+def test_a_short_search_does_not_wait_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another thread loads it, a search goes on by the interpreter; a long one waits."""
+    lm, log_probs = learned(6, 3), posteriors(99, 6, 16)
+    monkeypatch.setattr(Compiled, "is_worth_it", lambda work: True)
+    paths = [searched(LmSearch(lm, 0.7, 1.0), log_probs)[1].tolist()]
+    monkeypatch.setattr(Compiled, "_function", None)
+    with Compiled._loading:
+        paths.append(searched(LmSearch(lm, 0.7, 1.0), log_probs)[1].tolist())
+        assert Compiled.function(1) is None
+    assert paths[0] == paths[1] and Compiled.function(INTERPRETED_WORK + 1) is not None
 
 
 @pytest.mark.parametrize(("count", "kept"), [(1, 1), (2, 1), (9, 9), (300, 20), (300, 299)])
