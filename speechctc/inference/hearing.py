@@ -104,7 +104,7 @@ class Hearing:
     def _divide(self, label: str) -> None:
         """Let the vowels of a diphthong be heard one after the other, where the model has phones like them."""
         parts = divide_phone(ipa(label, self._is_arpabet)[0], diphthongs=True, affricates=False)
-        matches = match_phones(parts, self.phones.phones) if len(parts) > 1 else {}
+        matches = match_phones(parts, self.phones.phones, False) if len(parts) > 1 else {}
         if matches and all(part in matches for part in parts):
             self._hear_in_row(label, [matches[part].phone for part in parts])
 

@@ -197,8 +197,7 @@ class PhoneMapper:
         self._target, self._divides = target, divides
         self._open = is_open
         self._to_cmu = source == "english" and target is not None and is_arpabet(target)
-        # with them, a few labels are taken for ARPABET, too
-        self._with = CMU39 if self._to_cmu or source == "arpabet" else ()
+        self._arpabet = self._to_cmu or source == "arpabet"
         self._known: dict[str, tuple[str, ...] | None] = {}
         self.nearest: dict[str, str] = {}
 
@@ -220,7 +219,7 @@ class PhoneMapper:
         new = [phone for phone in dict.fromkeys(phones) if phone not in self._known]
         if not new or self._target is None:
             return
-        matches = match_phones((*new, *self._with), self._target)
+        matches = match_phones(new, self._target, self._arpabet)
         for phone in new:
             match = matches.get(phone)
             if match is not None and match.how != "nearness":
@@ -234,8 +233,8 @@ class PhoneMapper:
 
     def _vowels(self, phone: str) -> list[tuple[str, Match]]:
         """Return the vowels of a diphthong, with those of the set; none for other phones, or where one is unlike it."""
-        parts = divide_phone(ipa(phone, bool(self._with))[0], self._divides, False)
-        matches = match_phones(parts, self._target or ()) if len(parts) > 1 else {}
+        parts = divide_phone(ipa(phone, self._arpabet)[0], self._divides, False)
+        matches = match_phones(parts, self._target or (), False) if len(parts) > 1 else {}
         return [(part, matches[part]) for part in parts] if set(parts) <= set(matches) else []
 
 
@@ -268,7 +267,7 @@ def cmu_sources(phones: Sequence[str]) -> list[tuple[str, int]]:
 def _one(phone: str) -> tuple[str, ...]:
     if phone in _CMU:
         return (_CMU[phone],)
-    match = match_phones((phone,), CMU39).get(phone)
+    match = match_phones((phone,), CMU39, False).get(phone)
     return (match.phone,) if match else ()
 
 
@@ -403,7 +402,7 @@ class Pronouncer:
         """Raise an `InputError` if the set has no phone like one of the dictionary's; in ARPABET, not that phone."""
         if (listed := self._dictionary) is None:
             return
-        matches = match_phones((*listed.phones, *(CMU39 if listed.arpabet else ())), phones.phones)
+        matches = match_phones(listed.phones, phones.phones, listed.arpabet)
         exact = listed.arpabet and is_arpabet(phones.phones)  # labels that a set of ARPABET lacks are misspelt
         outside = [p for p in listed.phones if p not in matches or (exact and matches[p].how == "nearness")]
         if outside:

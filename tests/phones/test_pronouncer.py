@@ -9,7 +9,7 @@ import pytest
 from speechctc.core.errors import InputError
 from speechctc.phones.espeak import ipa_phones
 from speechctc.phones.inventory import CMU39, Inventory, named_inventory
-from speechctc.phones.pronouncer import Pronouncer, divide, read_dictionary
+from speechctc.phones.pronouncer import PhoneMapper, Pronouncer, divide, read_dictionary
 
 CMU = named_inventory("cmu39")
 
@@ -161,6 +161,16 @@ def test_a_diphthong_that_the_set_lacks_is_written_as_its_vowels(tmp_path: Path)
     path = tmp_path / "d.dict"
     path.write_text("MINE  M AY1 N\nTEN  T EH1 N\n")
     assert Pronouncer(path, None, phones).read("mine")[0].pronunciations == (("m", "a", "ɪ", "n"),)
+
+
+def test_a_word_whose_phones_look_like_arpabet_is_read_as_the_others_are() -> None:
+    """The notation of a source is known: it does not depend on the word that comes first."""
+    known = ["a", "i", "y", "j", "s", "t", "v"]
+    for words in ([("v", "iy", "s", "t", "i"), ("y", "s", "a")], [("y", "s", "a"), ("v", "iy", "s", "t", "i")]):
+        mapper = PhoneMapper(known, divides=True)
+        found = {word: mapper.map(word) for word in words}
+        assert found[("v", "iy", "s", "t", "i")] == ("v", "i", "y", "s", "t", "i")
+        assert found[("y", "s", "a")] == ("y", "s", "a")
 
 
 def test_names_of_espeak_become_phones() -> None:
