@@ -86,7 +86,7 @@ class CorpusBuilder:
     def __post_init__(self) -> None:
         self._form = cache(self._as_seen)  # equal labels are one object, so that a large corpus takes less memory
         self._unseen: list[str] = []  # labels with signs that nobody sees, as they are read
-        self._ignored = frozenset(map(nfc, self.ignored))
+        self._ignored = frozenset(nfc(seen(label)) for label in self.ignored)
         self._left_out: Counter[str] = Counter()
         self._nonspeech = NonSpeech()
         self._written: Counter[str] = Counter()  # labels before marks are split off, where each should be a phone

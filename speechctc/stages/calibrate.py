@@ -23,7 +23,14 @@ from speechctc.inference.goodness import Evidence, Goodness, Spoken, collect
 from speechctc.inference.ratings import FOLDS, Ratings, features
 from speechctc.inference.ratings import cross_validated as rated_by_others
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.segmenter import Calibration, PhoneScore, cross_validated, expected_calibration_error, fit
+from speechctc.inference.segmenter import (
+    CALIBRATION_FILE,
+    Calibration,
+    PhoneScore,
+    cross_validated,
+    expected_calibration_error,
+    fit,
+)
 from speechctc.inference.transcript import phone_units
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
 from speechctc.stages.open_model import ModelChoice, open_model
@@ -86,7 +93,7 @@ def calibrate(
 
     if usual or calibration.helps:
         write_learned(folder, own, save, reporter)
-    name = f"{own}/calibration.json"
+    name = f"{own}/{CALIBRATION_FILE}"
     reporter.note(f"written: {name}" if calibration.helps else f"not written: {name}, which would not help")
     return calibration
 

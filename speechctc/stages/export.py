@@ -28,7 +28,7 @@ from speechctc.inference import goodness
 from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.load import load_lm, relative
 from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
-from speechctc.inference.segmenter import MIN_DURATION, Calibration
+from speechctc.inference.segmenter import CALIBRATION_FILE, MIN_DURATION, Calibration
 from speechctc.lm import search
 from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import (
@@ -52,7 +52,7 @@ from speechctc.stages.sources import SOURCES_FILE, kept_sources
 KEPT = ("epoch", "dev_per", "dev_repeated", "fold", FREQUENCIES)
 CARD = "README.md"
 LISTED = "files"  # in checkpoint.json: what was exported, so that a file that was added is known
-BESIDE = ("calibration.json", boundaries.FILE, goodness.FILE, JUDGE_FILE, search.TUNED_FILE, SOURCES_FILE)
+BESIDE = (CALIBRATION_FILE, boundaries.FILE, goodness.FILE, JUDGE_FILE, search.TUNED_FILE, SOURCES_FILE)
 WRITTEN = (CARD, "weights.safetensors", "checkpoint.json", "lm.safetensors", *BESIDE)
 
 ENDINGS = {".onnx": "onnx", ".html": "web"}
@@ -229,7 +229,7 @@ def model_card(checkpoint: Checkpoint, name: str, folder: Path) -> str:
     """Return a card with the facts that a checkpoint tells, and questions that only its maker can answer."""
     names = {
         "lm.safetensors": "an n-gram of phones",
-        "calibration.json": "a calibration",
+        CALIBRATION_FILE: "a calibration",
         boundaries.FILE: "boundaries",
     }
     values = {
