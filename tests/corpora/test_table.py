@@ -414,3 +414,21 @@ def test_a_table_of_transcripts_names_recordings_in_another_unicode_form_or_as_w
     (_, found), *_ = in_table(tmp_path / "t.csv", find_recordings([tmp_path / "audio"]), TranscriptOptions())
     assert isinstance(found, Transcript) and found._replace(note="") == read
     assert found.note == f"{tmp_path / 't.csv'}: rows of recordings that are not named here (1): 2"
+
+
+@pytest.mark.parametrize(
+    ("columns", "values", "splits"),
+    [
+        ("is_test", ["0", "1", "False", "yes"], ["train", "test", "train", "test"]),
+        ("is_train", ["1", "0"], ["train", "test"]),
+        ("is_train\tis_valid", ["1\t0", "0\t1", "0\t0"], ["train", "val", "test"]),
+        ("in_testset", ["true", ""], ["test", "train"]),
+    ],
+)
+def test_columns_that_tell_of_one_split_divide_a_table(
+    recordings: Path, columns: str, values: list[str], splits: list[str]
+) -> None:
+    """Test rows were trained on."""
+    rows = "".join(f"{'abcdef'[k]}.wav\tx\t{value}\n" for k, value in enumerate(values))
+    (recordings / "all.tsv").write_text(f"audio\tphones\t{columns}\n{rows}")
+    assert [row.split for row in read_table(recordings / "all.tsv").rows] == splits

@@ -249,5 +249,5 @@ def test_a_word_that_may_be_none_counts_once(tmp_path: Path) -> None:
     (tmp_path / "a.TextGrid").write_text(textgrid_text(0.5, {"words": [Interval(0.1, 0.4, "pause")]}))
     corpus = read_corpus(CorpusConfig(kind="textgrid", root=tmp_path, words_tier="words", language="en-us"))
     assert [note for note in corpus.notes if "may be none" in note] == [
-        "read as words, though they stand alone and may be none: pause (1)"
+        "read as words, though they stand alone or begin a line, and may be none: pause (1)"
     ]
