@@ -552,6 +552,8 @@ def _json_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Row]:
         for each in entries:
             usual = _as_here(tuple(each))
             named = {usual.get(name, name): value for name, value in each.items()}
+            if isinstance(named.get("audio"), dict):  # as Hugging Face's datasets write it
+                named["audio"] = named["audio"].get("path")
             if named.get("problem"):
                 yield _folder_row({"line": line, **named})
             elif missing := _missing(named, labels):

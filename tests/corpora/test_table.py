@@ -462,3 +462,11 @@ def test_columns_that_tell_of_one_split_divide_a_table(
     rows = "".join(f"{'abcdef'[k]}.wav\tx\t{value}\n" for k, value in enumerate(values))
     (recordings / "all.tsv").write_text(f"audio\tphones\t{columns}\n{rows}")
     assert [row.split for row in read_table(recordings / "all.tsv").rows] == splits
+
+
+def test_recordings_as_hugging_face_names_them(recordings: Path) -> None:
+    row = {"audio": {"path": "a.wav", "bytes": None, "sampling_rate": 16000}, "phones": "x y"}
+    assert [each.phones for each in read(recordings, train_jsonl=json.dumps(row)).utterances()] == [("x", "y")]
+    row["audio"] = {"bytes": None}
+    with pytest.raises(InputError, match="the id is empty"):
+        read(recordings, train_jsonl=json.dumps(row))
