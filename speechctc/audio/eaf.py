@@ -19,6 +19,7 @@ from speechctc.core.text_files import read_bytes
 from speechctc.phones.inventory import nfc
 
 ENDING = ".eaf"
+FEWEST, SHORTEST = 3, 0.002  # labels of a tier, and seconds that they last on average, below which it is none of speech
 
 
 class Media(NamedTuple):
@@ -92,7 +93,7 @@ def read_eaf(path: Path) -> Eaf:
     tiers = [_tier(element, own, spans) for element, own in zip(elements, annotations, strict=True)]
     problem = next((tier.problem for tier in tiers if tier.problem), "")
     if problem and not any(tier.entries for tier in tiers):
-        raise InputError(f"{path}: damaged: {problem}", "repair it in ELAN")
+        raise InputError(f"{path}: damaged: {problem}", "repair it in ELAN, or in what wrote it")
     return Eaf(tiers, tuple(_media(each, path) for each in root.iter("MEDIA_DESCRIPTOR")))
 
 
@@ -249,6 +250,8 @@ def _tier(element: ElementTree.Element, annotations: Mapping[str, _Annotation], 
     except RecursionError:
         return tier._replace(problem="its annotations have too many above them")
     entries = [Interval(start, end, annotation.label) for (start, end, _), annotation in found]
+    if problem := _too_short(entries):
+        return tier._replace(problem=problem)
     timed = all(known for (_, _, known), annotation in found if annotation.label)
     untimed = list(dict.fromkeys(slot for _, each in found if each.label for slot in spans.untimed(each)))
     note = f"the tier {tier.name!r} has {len(untimed)} time slots without a time ({first_few(untimed, 3)})"
@@ -257,6 +260,14 @@ def _tier(element: ElementTree.Element, annotations: Mapping[str, _Annotation], 
         what = f"{plural(len(elsewhere), 'label')} in a vocabulary outside of the file, left out"
         note = "; ".join(filter(None, (note, f"the tier {tier.name!r} has {what} ({first_few(elsewhere, 3)})")))
     return tier._replace(entries=entries, timed=timed, note=note)
+
+
+def _too_short(entries: Sequence[Interval]) -> str:
+    """Return what is wrong with labels that last no time, such as those whose times a script wrote in seconds."""
+    last, count = max((each.end for each in entries), default=0.0), sum(bool(each.label) for each in entries)
+    if count < FEWEST or not 0 < last < SHORTEST * count:
+        return ""
+    return f"its {count} labels all lie before {1000 * last:.3g} ms: its times seem to be in seconds, not milliseconds"
 
 
 def origin_of(path: Path, media: Sequence[Media], recording: Path) -> tuple[float, str]:

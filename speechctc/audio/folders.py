@@ -21,7 +21,8 @@ SUBTITLES = (".srt", ".vtt")
 OF_MANY = (".ctm", ".stm")  # one file may have the labels of many recordings
 TIMED = (*OF_MANY, *SUBTITLES)  # label files that have times by their format
 # Label files of other programs beside recordings; of several for one recording, the first is read.
-LABEL_TRACKS = (".lab", ".txt", *TIMED)
+RECOGNISED = (".json",)  # of speech recognisers, and of much else
+LABEL_TRACKS = (".lab", ".txt", *TIMED, *RECOGNISED)
 
 # What lies in each folder of features, each run and each round of the studio.
 MADE = (("phones.tsv", "skipped.tsv"), ("run.json", "config.yaml", "metrics.jsonl"), ("round.json", "corpus"))

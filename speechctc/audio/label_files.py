@@ -1,12 +1,11 @@
-"""Reads label files of other programs: Audacity, HTK, xlabel (ESPS, FestVox), CTM, STM, SRT, WebVTT, Whisper."""
+"""Reads label files of other programs: Audacity, HTK, xlabel (ESPS, FestVox), CTM, STM, SRT, WebVTT, recognisers."""
 
 from __future__ import annotations
 
 import html
-import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path, PurePath
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from speechctc.audio.annotations import Interval
 from speechctc.audio.folders import OF_MANY, SUBTITLES, TIMED
+from speechctc.audio.recognised import READ, WHISPER, of_recogniser
 from speechctc.audio.sound_file import AudioInfo
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_text
@@ -31,7 +31,6 @@ _FOREIGN = {
     ".lrc": ("lyrics in LRC", "save them as SRT"),
 }
 FOREIGN = tuple(_FOREIGN)
-WHISPER = "a transcript of Whisper"  # .json, and .tsv
 _WHISPER_TSV = "start\tend\ttext"  # whole milliseconds
 _BEGINNINGS = {"#!MLF!#": ".mlf", "@UTF8": ".cha", "@Begin": ".cha", "[Script Info]": ".ass"}
 
@@ -101,7 +100,7 @@ def is_label_file(path: Path) -> bool:
         text = read_text(path).text
     except InputError:
         return False
-    if _kind_of(path, text) or _whisper(text) is not None:
+    if _kind_of(path, text) or _whisper_tsv(text) is not None or of_recogniser(text) is not None:
         return True
     lines = _lines(text)
     return bool(_after_header(lines) or _timed(lines, path)) or _is_numbered(lines)
@@ -132,8 +131,12 @@ def read_label_file(path: Path, recording: Path, about: AudioInfo | None) -> Lab
         found = LabelFile("subtitles", *_subtitles(path, text))
     elif ending in OF_MANY:
         found = _of_many(path, text, recording, ending)
-    elif (segments := _whisper(text)) is not None:
+    elif (segments := _whisper_tsv(text)) is not None:
         found = LabelFile(WHISPER, segments)
+    elif (recognised := of_recogniser(text)) is not None:
+        if not recognised.entries:
+            raise InputError(f"{path}: {recognised.kind}, which is not read", "save it as SRT or WebVTT")
+        found = LabelFile(*recognised)
     elif after := _after_header(lines := _lines(text)):
         found = LabelFile("a label file of xlabel", _xlabel(path, after))
     elif timed := _timed(lines, path):
@@ -161,7 +164,7 @@ def _check(path: Path, kind: str, entries: Sequence[Interval], about: AudioInfo 
         if not 0 <= each.start <= each.end < math.inf:
             what = f"{path}: {kind}, in which {each.label[:40]!r} goes from {each.start:g} to {each.end:g} s"
             raise InputError(what, "correct its times")
-    last = max(each.start if kind in ("subtitles", WHISPER) else each.end for each in entries)
+    last = max(each.start if kind in ("subtitles", *READ) else each.end for each in entries)
     if about is not None and last > about.seconds + TAIL:
         what = f"{path}: {kind}, with labels up to {last:.2f} s for a recording of {about.seconds:.2f} s"
         raise InputError(what, "check that they belong together")
@@ -172,19 +175,15 @@ def _is_numbered(lines: Sequence[tuple[int, str]]) -> bool:
     return len(lines) > 1 and all(_NUMBERED.fullmatch(line) for _, line in lines)
 
 
-def _whisper(text: str) -> list[Interval] | None:
-    """Return the segments of a JSON or TSV file of Whisper; None of other texts."""
+def _whisper_tsv(text: str) -> list[Interval] | None:
+    """Return the segments of a TSV file of Whisper; None of other texts."""
     head, _, rest = text.partition("\n")
+    if head.strip().lower() != _WHISPER_TSV:
+        return None
+    rows = [line.split("\t", 2) for line in rest.split("\n") if line.strip()]
     try:
-        if head.strip().lower() == _WHISPER_TSV:
-            rows = [line.split("\t", 2) for line in rest.split("\n") if line.strip()]
-            return [Interval(int(start) / 1000, int(end) / 1000, label.strip()) for start, end, label in rows]
-        values = json.loads(text) if text.lstrip().startswith("{") else None
-        segments = values.get("segments") if isinstance(values, dict) else None
-        if not isinstance(segments, list) or not segments:
-            return None
-        return [Interval(float(each["start"]), float(each["end"]), str(each["text"]).strip()) for each in segments]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return [Interval(int(start) / 1000, int(end) / 1000, label.strip()) for start, end, label in rows]
+    except ValueError:
         return None
 
 
@@ -342,31 +341,42 @@ def _is_number(text: str) -> bool:
 def _of_many(path: Path, text: str, recording: Path, ending: str) -> LabelFile:
     """Return the labels of a recording in a file of CTM or STM."""
     kind, rows = ending[1:].upper(), _rows_by_recording(text)
-    name = _meant(path, [*rows], recording)
+    if spaced := next((name for name in (recording.name, recording.stem) if _divides(name, rows)), ""):
+        what = f"{path}: {kind}, whose fields the spaces in the name {spaced!r} divide"
+        raise InputError(what, f"write {'_'.join(spaced.split())} in its place")
+    name, taken = _meant(path, [*rows], recording)
     own = rows[name]
     if len(channels := sorted({fields[1] for _, fields in own if len(fields) > 1})) > 1:
         what = f"{path}: {kind} with labels of the channels {', '.join(channels)} of {name}"
         raise InputError(what, "keep those of one channel in it")
     read = [_row(path, number, fields, ending) for number, fields in own]
     ignored = sum(each.label in _IGNORED for each in read)
-    note = f"{path}: {ignored} segments left out, which {kind} marks as not to be scored" if ignored else ""
+    left = f"{path}: {ignored} segments left out, which {kind} marks as not to be scored" if ignored else ""
+    note = "; ".join(filter(None, (taken, left)))
     said = sorted((each, fields[2]) for each, (_, fields) in zip(read, own, strict=True) if each.label not in _IGNORED)
     speakers = [speaker for _, speaker in said] if ending == ".stm" else ()
     return LabelFile(kind, [each for each, _ in said], note, speakers)
 
 
-def _meant(path: Path, names: Sequence[str], recording: Path) -> str:
-    """Return the name in a file that is a recording's; where there is one name alone, it is that."""
-    if len(names) == 1:
-        return names[0]
+def _divides(name: str, rows: Mapping[str, Sequence[tuple[int, Sequence[str]]]]) -> bool:
+    """Return whether a line begins with a name in which there are spaces."""
+    first, *others = name.split()
+    own = rows.get(first, ()) if others else ()
+    return any(tuple(fields[: len(others) + 1]) == (first, *others) for _, fields in own)
+
+
+def _meant(path: Path, names: Sequence[str], recording: Path) -> tuple[str, str]:
+    """Return the name in a file that is a recording's; where there is one name alone, it is that, with a note."""
     spelled = {"_".join(nfc(each).split()) for each in (recording.name, recording.stem)}
     found = [name for name in names if nfc(name) in spelled]
     found = found or [name for name in names if nfc(PurePath(name).name) in spelled]
+    if not found and len(names) == 1:
+        return names[0], f"{path}: labels of {names[0]}, which are taken for those of {recording.name}"
     if len(found) != 1:
         count = f"{len(found)} recordings" if found else "no recording"
         what = f"{path}: labels of {count} called {recording.stem}, but of {first_few(names, 3)}"
         raise InputError(what, "name the recording as the file does")
-    return found[0]
+    return found[0], ""
 
 
 def _row(path: Path, number: int, fields: Sequence[str], ending: str) -> Interval:

@@ -32,13 +32,13 @@ class Text(NamedTuple):
 
 
 def read_text(path: Path, most: int = MOST_TEXT) -> Text:
-    """Read a text file in UTF-8 or UTF-16; any other is read as Windows-1252, and the note says so.
+    """Read a text file in UTF-8 or UTF-16; any other is read as Windows-1252 or -1250, and the note says so.
 
     Raises
     ------
     InputError
-        The file cannot be read, has more than `most` bytes, or is not text: it has NUL characters, or bytes that
-        Windows-1252 does not have.
+        The file cannot be read, has more than `most` bytes, or is not text: it has NUL characters, or bytes or a
+        script that Windows-1252 does not have.
     """
     return decode_text(read_bytes(path, most), path)
 
@@ -105,32 +105,58 @@ def _unicode(raw: bytes) -> str:
 
 MAX_WORDS = 5  # of a text in an unknown encoding that a warning shows
 _NOT_ASCII = re.compile(r"\w*[^\x00-\x7f]\w*")
+_HIGH, _SHARE = 6, 0.7  # letters, and the share of them beside another, of texts in other scripts
+_LETTERS = re.compile(rb"[\xa2-\xaa\xac-\xba\xbc-\xbe\xc0-\xff]+")  # that are not ASCII, and signs but for ¡ ¿ « »
+_OF_1250 = re.compile(r"[^\W\d_][\u00b3\u00b9\u00bf][^\W\d_]")  # 3, 1 and ? inside of a word are Polish letters
+_OTHERS = {"Windows-1250": "cp1250", "Windows-1254": "cp1254"}  # of Central Europe and of Turkish: they have all bytes
 
 
 def _windows(raw: bytes, path: Path, start: int) -> tuple[str, str]:
-    """Decode as Windows-1252; `start` is the first byte that is not UTF-8."""
+    """Decode as Windows-1252, or where letters are surely of it, as Windows-1250.
+
+    `start` is the first byte that is not UTF-8. A text of another script, most of whose letters are not ASCII, is
+    refused.
+    """
+    runs = [len(run) for run in _LETTERS.findall(raw)]
+    if sum(runs) >= _HIGH and sum(run for run in runs if run > 1) > _SHARE * sum(runs):
+        what = f"{path}, line {_line(raw, start)}: not UTF-8, and of a script that Windows-1252 does not have"
+        raise InputError(what, "save it as UTF-8, or convert it, for example with: iconv -f ENCODING -t UTF-8 FILE")
     try:
         text = raw.decode("cp1252")
     except UnicodeDecodeError as error:
         line = _line(raw, error.start)
         what = f"{path}, line {line}: neither UTF-8 nor Windows-1252 (byte 0x{raw[error.start]:02x})"
         raise InputError(what, "save it as UTF-8") from None
-    where = f"{path}, line {_line(raw, start)}: not UTF-8, read as Windows-1252"
-    says = ", ".join(map(repr, _telling(text)))
-    return text, f"{where} (it says {says}); if that is wrong, save the file as UTF-8"
+    name, pages = "Windows-1252", {page: raw.decode(code, "replace") for page, code in _OTHERS.items()}
+    if _OF_1250.search(text) and "\ufffd" not in pages["Windows-1250"]:
+        name = "Windows-1250"
+        text = pages.pop(name)
+    places = _telling(text)
+    says = ", ".join(repr(text[each]) for each in places)
+    where = f"{path}, line {_line(raw, start)}: not UTF-8, read as {name} (it says {says}"
+    for page, other in pages.items():
+        if changed := [
+            repr(other[each]) for each in places if other[each] != text[each] and "\ufffd" not in other[each]
+        ]:
+            where = f"{where}; in {page} it would say {', '.join(changed)}"
+    fix = "save the file as UTF-8, or convert it, for example with: iconv -f ENCODING -t UTF-8 FILE"
+    return text, f"{where}); if that is wrong, {fix}"
 
 
-def _telling(text: str) -> list[str]:
-    """Return words by whose letters a reader sees whether a text was decoded rightly, each with some that are new."""
-    seen, words = set[str](), list[str]()
+def _telling(text: str) -> list[slice]:
+    """Return where words are by whose letters a reader sees whether a text was decoded rightly.
+
+    Each has letters that are new.
+    """
+    seen, places = set[str](), list[slice]()
     for match in _NOT_ASCII.finditer(text):
         letters = {sign for sign in match[0] if not sign.isascii()}
         if not letters <= seen:
-            words.append(match[0])
+            places.append(slice(*match.span()))
             seen |= letters
-        if len(words) == MAX_WORDS:
+        if len(places) == MAX_WORDS:
             break
-    return words
+    return places
 
 
 def _line(raw: bytes, place: int) -> int:

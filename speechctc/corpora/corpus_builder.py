@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from speechctc.corpora.word_phones import WordPhones
 
 _PLACES = ("_B", "_I", "_E", "_S")  # begin, inside, end, and a word of one phone
-_SEVERAL = re.compile(r".+[,;?].*|[,;].+")  # t,d,s and aɪ?
+# Labels of several, doubtful ones, errors and brackets: t,d,s aɪ? t>d *t [m]; of X-SAMPA, t_> and >\ are phones.
+_SEVERAL = re.compile(r".+[,;?*/)\]].*|.*[^_]>(?!\\).*|[,;*/(\[<].+")
 
 LOST = 0.1  # most of the utterances of a speaker in dev that may have labels that no training speaker has
 LOST_FOR_LANGUAGE = 0.25  # the same, where dev has no other speaker of the language
@@ -260,7 +261,7 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
         warnings.append(note_of_xsampa("xsampa", written))
     if name := unread_notation(written):
         warnings.append(note_text("unread notation", name=name, labels=counted(written, 8)))
-    if odd := Counter({label: counts[label] for label in counts if _SEVERAL.fullmatch(label)}):
+    if odd := Counter({label: counts[label] for label in counts if _is_several(label)}):
         warnings.append(note_text("several", labels=counted(odd, 5)))
     if signs := Counter({label: counts[label] for label in counts if _is_sign(label)}):
         warnings.append(note_text("signs", labels=counted(signs, 8)))
@@ -271,6 +272,11 @@ def doubtful_labels(counts: Counter[str], written: Counter[str]) -> list[str]:
     for kind, there, names in not_phones(counts):
         warnings.append(note_text("doubtful", kind=kind, labels=counted(there), names=names))
     return warnings
+
+
+def _is_several(label: str) -> bool:
+    """Return whether a label has a sign that no phone has, and is neither a pause nor unclear speech."""
+    return _SEVERAL.fullmatch(label) is not None and not kind_of_phone(label)
 
 
 def _is_sign(label: str) -> bool:

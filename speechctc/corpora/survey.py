@@ -395,7 +395,7 @@ def _as_tables(result: Survey) -> CorpusConfig | None:
     names = [path for path in result.files if path.is_file()]
     tables = [path for path in names if ending_of(path) in (*TABLES, *MAYBE) or _has_columns(path)]
     tables = written.changed(tables)  # one that decoding or measuring wrote has no person's labels
-    tables = [path for path in tables if path.suffix.lower() != ".tsv" or not is_label_file(path)]  # such as Whisper's
+    tables = [path for path in tables if path.suffix.lower() not in (".tsv", ".json") or not is_label_file(path)]
     refused: dict[Path, InputError] = {}
     for path in [*tables, *corpora_in(result.folder, names)]:
         try:

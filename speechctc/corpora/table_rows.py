@@ -59,6 +59,9 @@ _OTHER_TIMES = re.compile(
     re.IGNORECASE,
 )
 _TIME = re.compile(r"\d+([.,:]\d+)*")
+# Columns that say of one split whether a row is in it, as is_test does, and what means yes.
+_OF_SPLIT = re.compile(r"(?:is|in|for)[\W_]*(train|dev|val|test|eval)[a-z]*(?:[\W_]*(?:set|split))?")
+_YES = frozenset("1 1.0 true t yes y x".split())
 # Endings of the names of two columns that are the edges of a piece, whatever is before: ``segment_start``, ``from``.
 _EDGES = (("start", "end"), ("start", "stop"), ("begin", "end"), ("from", "to"), ("onset", "offset"), ("t0", "t1"))
 _NO_TIMES = re.compile(r"(char|character|token|word|line|verse|page|chapter|index|idx|year|date|age)s?[\W_]*")
@@ -549,6 +552,8 @@ def _json_rows(text: str, path: Path, labels: Sequence[str]) -> Iterator[Row]:
         for each in entries:
             usual = _as_here(tuple(each))
             named = {usual.get(name, name): value for name, value in each.items()}
+            if isinstance(named.get("audio"), dict):  # as Hugging Face's datasets write it
+                named["audio"] = named["audio"].get("path")
             if named.get("problem"):
                 yield _folder_row({"line": line, **named})
             elif missing := _missing(named, labels):
@@ -619,7 +624,7 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
     words = " ".join(map(str, words)) if isinstance(words, list) else _text(words)
     named = () if _TRAITS.isdisjoint(values) else TRAITS  # most tables have none
     traits = tuple((name, text) for name in named if (text := _text(values.get(name))))
-    split, duration = _text(values.get("split")), "" if start or end else _text(values.get("duration"))
+    split, duration = _split_of(values), "" if start or end else _text(values.get("duration"))
     row = Row(
         line,
         id,
@@ -635,6 +640,16 @@ def _row(line: int, values: Mapping[str, Any]) -> Row:
         duration=duration,
     )
     return _with_other_times(row, values)
+
+
+def _split_of(values: Mapping[str, Any]) -> str:
+    """Return what a row says of its split: in a column of splits, or in one for each split, or for one alone."""
+    if "split" in values:
+        return _text(values["split"])
+    told = {found[1]: _text(values[name]).lower() in _YES for name in values if (found := _OF_SPLIT.fullmatch(name))}
+    if not told:
+        return ""
+    return next((split for split, is_in in told.items() if is_in), "test" if "train" in told else "train")
 
 
 def _with_other_times(row: Row, values: Mapping[str, Any]) -> Row:

@@ -21,7 +21,7 @@ from speechctc.audio.annotations import (
 )
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import origin_of, read_eaf
-from speechctc.audio.folders import TIERS, TIMED
+from speechctc.audio.folders import RECOGNISED, TIERS, TIMED
 from speechctc.audio.recordings import Recording, Siblings
 from speechctc.core.errors import InputError, first_few, plural
 from speechctc.core.parallel import attempt
@@ -33,10 +33,10 @@ TEXTS = (".lab", ".txt")
 # Endings of transcripts beside recordings; the first that is there is read. Subtitles have words.
 BESIDE = {
     "phones": (".phn", *TEXTS, ".textgrid", EAF, ".ctm"),
-    "words": (*TEXTS, ".textgrid", EAF, ".wrd", *TIMED, *label_files.FOREIGN),
+    "words": (*TEXTS, ".textgrid", EAF, ".wrd", *TIMED, *RECOGNISED, *label_files.FOREIGN),
 }
 NAMES = {"phones": ".PHN, .lab, .txt, .TextGrid or .eaf", "words": ".lab, .txt, .TextGrid, .eaf or .WRD"}
-MORE = {"phones": ", nor .ctm", "words": ", nor .ctm, .stm, .srt or .vtt"}
+MORE = {"phones": ", nor .ctm", "words": ", nor .ctm, .stm, .srt, .vtt or .json"}
 Labels = Literal["phones", "words"]
 SHOWN = 40  # signs of a phrase in an error
 
@@ -136,6 +136,9 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
         if found is not None:
             return _noted_first(_of_intervals(file, found.entries, choice.limits, file.name), found.note)
     text, note = read_text(file)
+    if ending in RECOGNISED:
+        what = f"{file}: JSON, but of none of the recognisers whose transcripts are read"
+        raise InputError(what, "save the transcript as SRT, WebVTT or text")
     if choice.labels == "phones":
         return Transcript(tuple(text.split()), file, note)
     if ending == ".txt" and (sentence := _of_timit(text, file, recording)):

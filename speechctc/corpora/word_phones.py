@@ -30,6 +30,7 @@ MAX_PHONE_RATE = 25.0  # phones a second: nobody speaks faster
 MIN_PHONE_RATE = 1.5  # phones a second: a recording with fewer has long pauses, or words that are not in its transcript
 # Codes in corpora that name no region, and how they are read: eSpeak NG alone would take en for British English, and
 # English, its name, for American.
+FEWEST = 10  # words of a corpus, by which it is told whether they are letters
 _OF_REGION = {"en": "en-us"}
 MISSING = "set corpus.language (English: en-us, Welsh: cy, ...), or corpus.dictionary to a pronunciation dictionary"
 
@@ -238,6 +239,10 @@ class WordPhones:
         if self._sparse:
             names = first_few(self._sparse, 5)
             warnings.append(note_text("sparse", fewest=MIN_PHONE_RATE, count=len(self._sparse), names=names))
+        words = [word for each in self.words.values() for word in each]
+        named = Counter(word.text for word in words if _is_letter(word))
+        if len(words) >= FEWEST and named.total() > len(words) / 2:
+            warnings.append(note_text("single letters", labels=counted(named, 5)))
         return warnings
 
     def add_to(self, corpus: Corpus, rules: LabelRules) -> Corpus:
@@ -260,6 +265,12 @@ class WordPhones:
             raise InputError(what, "check that they belong together")
         if len(phones) < MIN_PHONE_RATE * seconds:
             self._sparse.append(id)
+
+
+def _is_letter(word: Word) -> bool:
+    """Return whether a word is a single letter that is read by its name, and not as a phone."""
+    is_one = len(word.text) == 1 and word.text.lower() != word.text.upper()
+    return is_one and word.pronunciations[:1] != ((word.text,),)
 
 
 def _seconds(audio: Path, seconds: float | None) -> float | None:

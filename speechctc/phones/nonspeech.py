@@ -33,13 +33,15 @@ _SIGNS = re.compile(r"([()|])")
 
 # Bare words that are none in any text, and those that are only as they are spelt here.
 _BARE_PAUSE = re.compile(r"sil|sp|SIL|h\#|[#~+_]+|!ENTER|!EXIT|SENT-START|SENT-END")
-_BARE_NOISE = re.compile(  # CHAT's xxx and &=laughs, %hes, breath as .hh, laughter as @@
-    r"spn|SPN|nsn|xxx?|XXX|yyy|www|%[^\W\d]+|&[-+=~*]\S*|\?{2,}|\*{2,}|\.h+|h{2,}|@+"
+_BARE_NOISE = re.compile(  # CHAT's xxx and &=laughs, %hes, &mm, breath as .hh or °hh, laughter as @@
+    r"spn|SPN|nsn|xxx?|XXX|yyy|www|%[^\W\d]+|&[-+=~*]\S*|&[aehmu]{1,4}|\?{2,}|\*{2,}|[.°]h+|h+°|h{2,}|@+"
 )
 _BARE_MARK = re.compile(r"[=^°↑↓/\\♪♫]+|>{1,3}|\+\W+")  # CHAT's +...
 _MAY_BE_NONE = frozenset(("pause", "silence", "noise", "unk", "laughter", "laughs", "unclear", "inaudible"))
 
 _PAIR = re.compile(r"<(?P<name>[^\W\d]\w*)(?:\s[^<>]*)?>(?P<inside>.*?)</(?P=name)\s*>", re.DOTALL)
+_BREAK = re.compile(r"<br\s*/?>|</[^\W\d]\w*>", re.IGNORECASE)  # tags of HTML without another
+_MAYBE_IPA = re.compile(r"\[([a-z]+)\]")
 _KNOWN = "|".join(sorted(re.escape(name) for name in EVENTS | PAUSES_IN_BRACKETS | {"unk", "spn"}))
 _LETTER = "[0-9A-Za-z\u00c0-\u02af\u0370-\u052f]"  # of a script with spaces: w[hile] and a(n) are words
 _SPAN = re.compile(
@@ -102,7 +104,9 @@ class NonSpeech:
         """Return the words of a text; several noises in a row are one."""
         tokens: list[str] = []
         text = self._without_times(nfc(text.translate(_WIDE)))
-        for token in self._pieces(_PAIR.sub(self._inside, self._without_speakers(text))):
+        text = _PAIR.sub(self._inside, self._without_speakers(text))
+        self.found["mark"].update(_BREAK.findall(text))
+        for token in self._pieces(_BREAK.sub(" ", text)):
             if token != ANY or tokens[-1:] != [ANY]:
                 tokens.append(token)
         return tokens
@@ -149,7 +153,14 @@ class NonSpeech:
         if said := +self.found["said"]:
             lines.append(f"words in brackets, read without what is said of them: {counted(said, 12)}")
         if doubtful := self.found["word"]:
-            lines.append(f"read as words, though they stand alone and may be none: {counted(doubtful)}")
+            lines.append(
+                f"read as words, though they stand alone or begin a line, and may be none: {counted(doubtful)}"
+            )
+        if unknown := [found[1] for label in self.found["noise"] if (found := _MAYBE_IPA.fullmatch(label))]:
+            if other := [name for name in unknown if kind_of_mark(name) is None and not is_event(f"{name} noise")]:
+                lines.append(
+                    f"[{other[0]}]: no word, as it is between square brackets; if it is IPA, write /{other[0]}/"
+                )
         return lines
 
     def _take(self, kind: Kind, label: str) -> Iterator[str]:
@@ -196,6 +207,7 @@ class NonSpeech:
         if not labels:
             return text
         lines = sum(map(bool, map(str.strip, text.splitlines())))
+        named = sum(count for label, count in labels.items() if label[:1].isupper() and len(label.split()) < 4)
         shouted = _LINE.sub("", text).isupper()
 
         def is_speaker(label: str) -> bool:
@@ -203,12 +215,12 @@ class NonSpeech:
                 return True
             if _INITIALS.fullmatch(label) and (not shouted or len(label) == 1 or label[-1].isdigit()):
                 return True
-            named = sum(count for each, count in labels.items() if each[:1].isupper() and len(each.split()) < 4)
             return labels[label] > 1 and label[:1].isupper() and 2 * named > lines
 
         def without(match: re.Match[str]) -> str:
             label = match[2].strip()
             if not is_speaker(label):
+                self.found["word"].update([f"{label}:"] if named == lines > 1 else [])
                 return match[0]
             self.found["mark"][f"{label}:"] += 1
             return match[1]

@@ -25,18 +25,17 @@ from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import When, as_decoded
-from speechctc.audio.sound_file import channels_differ
-from speechctc.audio.tracks import Track, track_of
 from speechctc.config.schema import KINDS, Config, FeatureConfig
 from speechctc.core import files, written
 from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.dispatch import ClusterRun, LostItem
-from speechctc.core.errors import InputError, counted, counted_alike, first_few, plural, printable
-from speechctc.core.parallel import WorkerEnded, attempt, in_processes
+from speechctc.core.errors import InputError, counted, first_few, plural, printable
+from speechctc.core.parallel import WorkerEnded, in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, Corpus, Utterance
-from speechctc.corpora.findings import check_counts, listed
+from speechctc.corpora.findings import check_counts
+from speechctc.corpora.heard import report_recordings
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import without_drafts
 from speechctc.features.extractor import VALUES, extractor
@@ -59,7 +58,6 @@ from speechctc.phones.pronouncer import word_key
 from speechctc.stages.kept_dev import compare_dev, keep_dev, last_run
 
 LISTED = 40  # phones printed with their counts; all are in the file
-COMPARED = 10  # recordings whose channels are compared: those of one corpus are usually alike
 UTTERANCES = "utterances.tsv"
 WORDS_FILE = "pronunciations.dict"
 MIN_PARALLEL_UTTERANCES = 64  # utterances; fewer than this take less time than the start of a worker process
@@ -127,7 +125,7 @@ def extract(config: Config, reporter: Reporter, prune: bool = False) -> list[Spl
         corpus = keep_dev(corpus, last, config.corpus.dev_share)
     reporter.note(*corpus.notes)
     reporter.warn(*corpus.warnings)
-    report_recordings(corpus, reporter)
+    report_recordings(corpus.utterances(), reporter)
     phones = corpus.inventory()
     with _alone(folder, reporter):
         work = Extraction(corpus, phones, config, reporter)
@@ -433,21 +431,6 @@ def _dictionary(counts: Counter[tuple[str, tuple[str, ...]]]) -> str:
     """Return words and pronunciations as the text of a dictionary, the more frequent pronunciation first."""
     ranked = sorted(counts, key=lambda each: (each[0], -counts[each], each[1]))
     return "".join(f"{word}\t{' '.join(phones)}\n" for word, phones in ranked)
-
-
-def report_recordings(corpus: Corpus, reporter: Reporter) -> None:
-    """Warn of recordings that are cut short, and of recordings with different channels that are averaged."""
-    everything = corpus.utterances()
-    chosen = {(utterance.audio, track_of(utterance.channel)) for utterance in everything}
-    tracks = sorted(chosen, key=lambda each: (each[0], each[1] or 0))
-    read = ((path, number and Track(number)) for path, number in tracks)
-    said = ((path, attempt(partial(sound_file.remark, path), track)) for path, track in read)
-    reporter.warn(*counted_alike([(path, damage) for path, damage in said if damage and isinstance(damage, str)], True))
-    averaged = {utterance.audio for utterance in everything if utterance.channel is None}
-    infos = ((path, attempt(sound_file.info, path)) for path in sorted(averaged))
-    several = [path for path, info in infos if not isinstance(info, InputError) and info.channels > 1][:COMPARED]
-    mixed = listed("channels-differ", [path.name for path in several if channels_differ(path)])
-    reporter.warn(*(finding.to_line() for finding in mixed))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from speechctc.core.parallel import attempt, map_in_threads
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Corpus, Utterance, note_text
 from speechctc.corpora.corpus_builder import note_of_xsampa
+from speechctc.corpora.heard import report_recordings
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import UNCORRECTED
 from speechctc.inference.recogniser import Recogniser
@@ -186,6 +187,7 @@ def score_split(
     told = (*notes, *more, *([chosen.note] if chosen.note else []))
     method += ["labels read in the model's notation"] if more else []
     scored = ScoredSplit(utterances, "; ".join(method), folding, inventory, told)
+    report_recordings(utterances, reporter)
     scored.labels = {each.id: each.phones for each in corpus.splits[split]}
     scored.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
     if not scored.utterances:

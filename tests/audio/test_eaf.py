@@ -221,3 +221,16 @@ def test_labels_of_a_vocabulary_are_read_or_named(tmp_path: Path, form: str) -> 
     assert (labels, tier.note) == ((["x", "z"], named) if form == "outside" else (["x", "why", "z"], ""))
     note = read_transcript(path, path.with_suffix(".wav"), TranscriptOptions(tier="p")).note
     assert note == (f"{path}: {named}" if form == "outside" else "")
+
+
+def test_times_that_a_script_wrote_in_seconds_are_refused(tmp_path: Path) -> None:
+    path = write_eaf(tmp_path / "a.eaf", {"p": letters("xaga", 250), "q": letters("ta", 100)})
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r'TIME_VALUE="(\d+)"', lambda found: f'TIME_VALUE="{int(found[1]) / 1000}"', text))
+    tiers = {tier.name: tier for tier in read_eaf(path).tiers}
+    assert tiers["p"].problem == (
+        "its 4 labels all lie before 0.65 ms: its times seem to be in seconds, not milliseconds"
+    )
+    assert not tiers["p"].entries and not tiers["q"].problem  # two labels tell nothing
+    with pytest.raises(InputError, match="the tier 'p': its 4 labels all lie before"):
+        read_transcript(path, path.with_suffix(".wav"), TranscriptOptions("p"))

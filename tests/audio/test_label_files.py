@@ -69,6 +69,33 @@ def note(name: str) -> str:
             ' "text": " my"}, {"start": 0.65, "end": 1.0, "text": " sister", "words": []},'
             ' {"start": 1, "end": 1.5, "text": " paints"}]}',
         ),
+        (
+            "cpp.json",
+            '{"params": {}, "transcription": [{"offsets": {"from": 300, "to": 650}, "text": " my"},'
+            ' {"offsets": {"from": 650, "to": 800}, "text": " sis"},'
+            ' {"offsets": {"from": 800, "to": 1000}, "text": "ter"},'
+            ' {"offsets": {"from": 1000, "to": 1500}, "text": " paints"}]}',
+        ),
+        (
+            "vosk.json",
+            '{"result": [{"conf": 1, "start": 0.3, "end": 0.65, "word": "my"}, {"start": 0.65, "end": 1.0,'
+            ' "word": "sister"}, {"start": 1.0, "end": 1.5, "word": "paints"}], "text": "my sister paints"}',
+        ),
+        (
+            "aws.json",
+            '{"jobName": "x", "results": {"transcripts": [], "items": ['
+            '{"type": "pronunciation", "start_time": "0.3", "end_time": "0.65", "alternatives": [{"content": "my"}]},'
+            '{"type": "pronunciation", "start_time": "0.65", "end_time": "1.0", '
+            '"alternatives": [{"content": "sister"}]},'
+            '{"type": "pronunciation", "start_time": "1.0", "end_time": "1.5", '
+            '"alternatives": [{"content": "paints"}]},'
+            '{"type": "punctuation", "alternatives": [{"content": "."}]}]}}',
+        ),
+        (
+            "openai.json",
+            '{"task": "transcribe", "text": "my sister paints", "words": [{"word": "my", "start": 0.3, "end": 0.65},'
+            ' {"word": "sister", "start": 0.65, "end": 1.0}, {"word": "paints", "start": 1.0, "end": 1.5}]}',
+        ),
         ("subtitles.txt", "1\n00:00:00,300 --> 00:00:00,650\nmy\n2\n00:00:00,650 --> 00:00:01,000\nsister\n3\n"
          "00:00:01,000 --> 00:00:01,500\npaints\n"),
     ],
@@ -196,3 +223,45 @@ def test_texts_of_sonic_visualiser_begin_at_their_times(here: Path, sign: str) -
     text = "".join(f"{time}{sign}{height}{sign}{label}\n" for time, height, label in lines)
     assert read("a.txt", text) == [(time, time, label) for time, _, label in lines]
     assert read("b.txt", text.replace(sign, " ")) == [(0.0, 0.3, "my"), (0.3, 0.65, "sister"), (0.65, 1.0, "paints")]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"results": {"channels": [{"alternatives": [{"words": []}]}]}}', "a transcript of Deepgram"),
+        ('{"results": {"channel_labels": {}, "items": []}}', "a transcript of Amazon Transcribe, of several channels"),
+        ('{"results": [{"alternatives": [{"words": [{"startTime": "1s"}]}]}]}', "a transcript of Google"),
+        ('{"recognizedPhrases": [{}]}', "a transcript of Azure"),
+        ('{"transcript": "my", "words": [{"word": "my", "case": "success", "start": 0, "end": 1}]}', "Gentle"),
+        ('{"text": "my", "words": [{"text": "my", "start": 300, "end": 650}]}', "a transcript of AssemblyAI"),
+    ],
+)
+def test_json_of_other_recognisers_is_called_by_its_name(here: Path, text: str, kind: str) -> None:
+    Path("a.json").write_text(text)
+    assert is_label_file(Path("a.json"))
+    with pytest.raises(InputError, match=f"a.json: .*{kind}, which is not read"):
+        read_label_file(Path("a.json"), Path("a.wav"), FOUR)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"audio": "a.wav", "words": "my"}\n{"audio": "b.wav", "words": "so"}', '{"a": {"wav": "a.wav", "words": ["my"]}}',
+     '{"words": 3}', '{"results": []}', '{"segments": [{"start": 0}]}'],
+)  # fmt: skip
+def test_other_json_is_no_transcript(here: Path, text: str) -> None:
+    Path("a.json").write_text(text)
+    assert not is_label_file(Path("a.json"))
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.ctm", "{} 1 0.3 0.35 my"), ("a.stm", "{} 1 anna 0.3 0.65 my")])
+def test_labels_of_a_recording_of_another_name_are_named(here: Path, name: str, text: str) -> None:
+    """Fields are divided at spaces, so that a name which has some shifts all others: numbers were read as words."""
+    read(name, text.format("b"))
+    assert "labels of b, which are taken for those of a.wav" in note(name)
+    read(name, text.format("a"))
+    assert "taken" not in note(name)
+    for other in ("my talk", "my talk.wav"):
+        Path(name).write_text(text.format(other))
+        with pytest.raises(InputError, match="the spaces in the name .* divide; write my_talk"):
+            read_label_file(Path(name), Path("my talk.wav"), FOUR)
+    assert read(name, text.format("my_talk"), "my talk.wav") == [(0.3, 0.65, "my")]

@@ -9,7 +9,7 @@ import pytest
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.corpus import Corpus, Utterance
-from speechctc.corpora.corpus_builder import CorpusBuilder, choose_dev, hold_out, not_phones
+from speechctc.corpora.corpus_builder import CorpusBuilder, choose_dev, doubtful_labels, hold_out, not_phones
 from speechctc.phones.inventory import named_inventory
 
 
@@ -186,3 +186,18 @@ def test_noise_is_not_divided_into_phones() -> None:
     assert builder.labels(["tak", "<unk>", "xxx", "sil", "ma [noise] na"]) == ([*"takmana"], [0, 0, 0, 4, 4, 4, 4])
     assert builder.labels(["sil"])[0] == [*"sil"], "alone it is a word"
     assert any("[noise] (1), xxx (1)" in note and "sil (1)" in note for note in builder.to_corpus(0.1, True).notes)
+
+
+@pytest.mark.parametrize("odd", ["t>d", "*t", "t/d", "[t]", "/t/", "t(h)", "<pz>", "t,d", "t?", "t)"])
+def test_labels_with_signs_that_no_phone_has_are_named(odd: str) -> None:
+    assert any("signs that no phone has" in each and f": {odd} (1)" in each for each in warnings([odd, "a", "t"]))
+
+
+@pytest.mark.parametrize("phone", ["t_>", "b_<", ">\\", "{", "}", "ʔ", "(.)", "<p:>", "[noise]", "tʼ", "a˥˧", "ǃ"])
+def test_phones_with_odd_signs_are_not(phone: str) -> None:
+    assert not any("signs that no phone has" in each for each in warnings([phone, "a", "t"]))
+
+
+def warnings(labels: list[str]) -> list[str]:
+    counts = Counter(labels)
+    return doubtful_labels(counts, counts)

@@ -132,3 +132,17 @@ def test_the_speakers_of_a_file_of_stm_are_speakers(folder: Path) -> None:
     assert found.corpus is not None and not any("of one name" in each for each in found.corpus.warnings)
     reasons = [each.reason for split in found.corpus.rejected.values() for each in split]
     assert not any("overlap" in each for each in reasons), "two say the same at the same time"
+
+
+def test_start_reads_the_json_of_a_recogniser_alone_and_names_what_is_not_read(folder: Path) -> None:
+    for name in ("anna/a.txt", "anna/b.lab"):
+        (folder / name).unlink()
+    track = folder / "otto/c.json"
+    track.write_text('{"transcription": [{"offsets": {"from": 100, "to": 500}, "text": " my sister"}]}')
+    Path("d.dict").write_text("my m ay\nsister s ih s t er\n")
+    found = survey(folder, ["corpus.dictionary=d.dict"])
+    assert [each.words for each in found.utterances] == [("my", "sister")]
+    assert found.corpus and any("c.json: read as a transcript of whisper.cpp" in each for each in found.corpus.warnings)
+    track.write_text('{"results": {"channels": [{"alternatives": []}]}}')
+    (said,) = [note for note in survey(folder).notes if "c.json: a transcript of Deepgram, which is not read" in note]
+    assert said.startswith("not used: ")

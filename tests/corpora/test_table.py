@@ -248,7 +248,37 @@ def test_a_wrong_encoding_is_seen_in_the_words_that_are_shown(recordings: Path) 
     path = recordings / "train.csv"
     path.write_bytes("audio,words\na.wav,Poté na poté\nb.wav,většinu řekl potě\n".encode("cp1250"))
     _, note = read_text(path)
-    assert "line 2: not UTF-8, read as Windows-1252 (it says 'Poté', 'vìtšinu', 'øekl'); if" in note
+    assert "line 2: not UTF-8, read as Windows-1252 (it says 'Poté', 'vìtšinu', 'øekl'; " in note
+    assert "in Windows-1250 it would say 'většinu', 'řekl'); if that is wrong" in note
+    path.write_bytes("audio,words\na.wav,yağ ve ışık\n".encode("cp1254"))
+    assert "'yað', 'ýþýk'; in Windows-1250 it would say 'yađ', 'ýţýk'; in Windows-1254" in read_text(path).note
+    assert "in Windows-1254 it would say 'yağ', 'ışık')" in read_text(path).note
+
+
+def test_letters_of_polish_are_surely_of_their_encoding(recordings: Path) -> None:
+    path, text = recordings / "a.txt", "Siostra cały czas maluje małe łódki, są też żółte\n"
+    path.write_bytes(text.encode("cp1250"))
+    found, note = read_text(path)
+    assert found == text and "read as Windows-1250 (it says 'cały', 'łódki', 'są', 'też'" in note
+    for spanish in ("¿Qué tal, señor? Año¹, m³ y £5", "“Oui…” «Élan» créée à l’«Été»"):
+        path.write_bytes(spanish.encode("cp1252"))
+        assert read_text(path).text == spanish
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("gb18030", "我的姐姐 画 小船"),
+        ("gb18030", "0.1\t0.2\t你\n0.2\t0.3\t好\n0.3\t0.4\t吗\n"),
+        ("euc_kr", "내 여동생은 작은 배를"),
+        ("cp1251", "Моя сестра рисует"),
+        ("cp1253", "Η αδελφή μου"),
+    ],
+)
+def test_other_scripts_are_refused_and_not_read_as_latin_letters(recordings: Path, encoding: str, text: str) -> None:
+    (recordings / "a.txt").write_bytes(text.encode(encoding))
+    with pytest.raises(InputError, match="a.txt, line 1: not UTF-8, and of a script that Windows-1252 does not have"):
+        read_text(recordings / "a.txt")
 
 
 def test_a_phone_written_in_two_ways_is_one(recordings: Path) -> None:
@@ -414,3 +444,29 @@ def test_a_table_of_transcripts_names_recordings_in_another_unicode_form_or_as_w
     (_, found), *_ = in_table(tmp_path / "t.csv", find_recordings([tmp_path / "audio"]), TranscriptOptions())
     assert isinstance(found, Transcript) and found._replace(note="") == read
     assert found.note == f"{tmp_path / 't.csv'}: rows of recordings that are not named here (1): 2"
+
+
+@pytest.mark.parametrize(
+    ("columns", "values", "splits"),
+    [
+        ("is_test", ["0", "1", "False", "yes"], ["train", "test", "train", "test"]),
+        ("is_train", ["1", "0"], ["train", "test"]),
+        ("is_train\tis_valid", ["1\t0", "0\t1", "0\t0"], ["train", "val", "test"]),
+        ("in_testset", ["true", ""], ["test", "train"]),
+    ],
+)
+def test_columns_that_tell_of_one_split_divide_a_table(
+    recordings: Path, columns: str, values: list[str], splits: list[str]
+) -> None:
+    """Test rows were trained on."""
+    rows = "".join(f"{'abcdef'[k]}.wav\tx\t{value}\n" for k, value in enumerate(values))
+    (recordings / "all.tsv").write_text(f"audio\tphones\t{columns}\n{rows}")
+    assert [row.split for row in read_table(recordings / "all.tsv").rows] == splits
+
+
+def test_recordings_as_hugging_face_names_them(recordings: Path) -> None:
+    row = {"audio": {"path": "a.wav", "bytes": None, "sampling_rate": 16000}, "phones": "x y"}
+    assert [each.phones for each in read(recordings, train_jsonl=json.dumps(row)).utterances()] == [("x", "y")]
+    row["audio"] = {"bytes": None}
+    with pytest.raises(InputError, match="the id is empty"):
+        read(recordings, train_jsonl=json.dumps(row))

@@ -65,3 +65,12 @@ def test_of_two_tiers_of_a_name_an_empty_one_is_passed_over(tmp_path: Path) -> N
     tiers = [Tier("words", False, []), Tier("words", False, [Interval(0, 1, "cat")])]
     (tmp_path / "a.TextGrid").write_text(long_text(1.0, tiers))
     assert read(tmp_path / "a.TextGrid", labels="words").labels == ("cat",)
+
+
+def test_json_of_a_recogniser_is_read_and_other_json_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"result": [{"word": "my", "start": 0.1, "end": 0.2}]}')
+    assert read_transcript(path, tmp_path / "a.wav", TranscriptOptions(labels="words")).labels == ("my",)
+    path.write_text('{"my": "words"}')
+    with pytest.raises(InputError, match="JSON, but of none of the recognisers"):
+        read_transcript(path, tmp_path / "a.wav", TranscriptOptions(labels="words"))

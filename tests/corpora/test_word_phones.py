@@ -249,5 +249,18 @@ def test_a_word_that_may_be_none_counts_once(tmp_path: Path) -> None:
     (tmp_path / "a.TextGrid").write_text(textgrid_text(0.5, {"words": [Interval(0.1, 0.4, "pause")]}))
     corpus = read_corpus(CorpusConfig(kind="textgrid", root=tmp_path, words_tier="words", language="en-us"))
     assert [note for note in corpus.notes if "may be none" in note] == [
-        "read as words, though they stand alone and may be none: pause (1)"
+        "read as words, though they stand alone or begin a line, and may be none: pause (1)"
     ]
+
+
+def test_phones_in_single_letters_that_are_read_by_their_names_are_named(tmp_path: Path) -> None:
+    """Kaldi's folder of a corpus of phones was read as the names of letters, in silence."""
+    said = []
+    for text in ("m a s i s t e d o n t", "m ʃ s ɪ s t ə d ɔ n t", "a man saw a boat and I saw it a day later"):
+        soundfile.write(tmp_path / "a.wav", np.zeros(80000), 16000)
+        (tmp_path / "train.tsv").write_text(f"id\taudio\twords\n1\ta.wav\t{text}\n", encoding="utf-8")
+        tables = TablesConfig(train=tmp_path / "train.tsv")
+        corpus = read_corpus(CorpusConfig(kind="table", tables=tables, language="en-us"))
+        said.append([each for each in corpus.warnings if "single letters" in each])
+    assert "by their names: s (2), t (2), a (1), d (1), e (1) and 4 more; if they are phones" in said[0][0]
+    assert not said[1] and not said[2]

@@ -15,7 +15,7 @@ PAUSES = (
 NOISES = (
     "[noise] (laughs) <unk> <UNK> {BR} {NS} {laugh} ((unclear)) xxx yyy www &-uh &=laughs %hes <breath> spn <usb>"
     " *wash* <VOCNOISE> {B_TRANS} <SPOKEN_NOISE> [vocalized-noise] (lachen) [смех] （笑） [door_slam] ??? (Husten)"
-    " .hh @@ (TSK) <nib>"
+    " .hh °hh hh° @@ (TSK) <nib> &mm &uh"
 )
 PHRASES = (
     "[inaudible 00:12]",
@@ -114,6 +114,24 @@ def test_names_are_speakers_where_most_lines_begin_with_one() -> None:
     assert words("Anna: hi\nand so on\nand on\nmore\nto come") == ("Anna: hi and so on and on more to come", {})
 
 
+def test_names_that_begin_all_lines_once_are_words_and_said() -> None:
+    found = NonSpeech()
+    assert found.words("Anna: hi\nBen: no") == ["Anna:", "hi", "Ben:", "no"]
+    (note,) = found.notes("words")
+    assert note.startswith("read as words") and note.endswith("may be none: Anna: (1), Ben: (1)")
+    assert not NonSpeech().notes("words") and words("Note: this is said\nand this")[1] == {}
+
+
+def test_tags_of_html_are_marks() -> None:
+    assert words("small<br>boats near<br/> the harbour</p>") == ("small boats near the harbour", {"mark": 3})
+
+
+def test_a_word_in_square_brackets_that_may_be_ipa_is_said() -> None:
+    found = NonSpeech()
+    assert found.words("small [kata] boats [noise] near [background]") == ["small", ANY, "boats", ANY, "near", ANY]
+    assert found.notes("words")[1:] == ["[kata]: no word, as it is between square brackets; if it is IPA, write /kata/"]
+
+
 def test_labels_are_added_and_missed() -> None:
     found = NonSpeech(["uhm,door", "(aside)", "absent"])
     assert found.words("uhm, my door (aside) uhm") == [ANY, "my", ANY]
@@ -127,7 +145,7 @@ def test_what_was_taken_is_said_once_with_counts() -> None:
     first, second = found.notes("words", "any sound")
     taken = ("pauses, left out: sp (2)", "noise and unclear speech, any sound: [noise] (2)")
     assert first == f"no words: {'; '.join(taken)}; marks and speakers, left out: A: (1)"
-    assert second == "read as words, though they stand alone and may be none: noise (1)"
+    assert second == "read as words, though they stand alone or begin a line, and may be none: noise (1)"
 
 
 def test_phones_are_told_from_pauses_and_noise() -> None:

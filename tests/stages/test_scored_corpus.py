@@ -249,3 +249,18 @@ def test_labels_of_noise_are_no_errors_of_a_model(tiny_model: Path, tmp_path: Pa
             first.counts.reference_phones,
         )
         assert any("[laugh]" in note for note in other.notes), other.notes
+
+
+def test_channels_with_two_speakers_are_named_where_a_model_is_scored(tiny_model: Path, tmp_path: Path) -> None:
+    """Extraction said so, and scores of the mean of both did not."""
+    folder = write_grids(tmp_path / "songs", {})
+    first, rate = soundfile.read(folder / "0.wav")
+    second = np.resize(soundfile.read(folder / "1.wav")[0], first.shape)
+    soundfile.write(folder / "0.wav", np.column_stack([first, second]), rate)
+    said = Recorder()
+    settings = ("corpus.kind=textgrid", f"corpus.root={folder}")
+    score_split(open_model(tiny_model, Recogniser), "test", settings, said, "scoring")
+    assert any("different sounds in their channels" in line and "(0.wav)" in line for line in said.said)
+    said = Recorder()
+    score_split(open_model(tiny_model, Recogniser), "test", (*settings, "corpus.channel=1"), said, "scoring")
+    assert not any("channels" in line for line in said.said)
