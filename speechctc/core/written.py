@@ -176,7 +176,7 @@ def _place(path: Path, overwrite: bool) -> Iterator[Path]:
 def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
     """Give a draft its name; what a person saved there up to this moment keeps it, and the draft gets another one."""
     with files.named(path):
-        files.commit(draft)  # it may take long: another program may save the file meanwhile
+        files.commit(draft, path)  # it may take long: another program may save the file meanwhile
     digest, is_new = files.sha256(draft), not os.path.lexists(path)
     own = [] if is_new else _digests(_read_record(path.parent), path)
     try:

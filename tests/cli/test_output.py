@@ -266,7 +266,8 @@ def test_a_full_disk_behind_standard_output_is_said_in_one_line(here: Path, form
         )
     assert done.returncode == 2
     assert (
-        done.stderr.splitlines()[-1] == "speechctc: disk: No space left on device; free space, or write to another disk"
+        done.stderr.splitlines()[-1]
+        == "speechctc: standard output: No space left on device; free space, or write to another disk"
     )
     assert "Exception" not in done.stderr
 
