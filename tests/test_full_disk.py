@@ -15,6 +15,7 @@ import soundfile
 
 from speechctc.audio import sound_file
 from speechctc.audio.recordings import Recording
+from speechctc.core import files
 from speechctc.corpora import synthetic
 from speechctc.inference.manifest import Manifest
 from speechctc.studio.microphone import recover
@@ -95,6 +96,20 @@ def test_decoding(speechctc: Command, beside_latest: Path) -> None:
     assert speechctc("decode", "in", "--format", "json", "--out", "out/").status == 0
     done = {path.name: len(json.loads(path.read_text())["phones"]) for path in (beside_latest / "out").glob("*.json")}
     assert done == {"0.json": 40, "1.json": 40, "2.json": 40}
+
+
+def test_what_is_written_is_named_though_a_write_names_nothing(
+    speechctc: Command, beside_latest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with full(), pytest.raises(OSError, match="'.*/given'"):
+        files.write_folder(beside_latest / "given", lambda draft: (draft / "checkpoint.json").write_bytes(bytes(9999)))
+    assert not list(beside_latest.glob("given")) and not list(beside_latest.glob(".speechctc-*"))
+    write_song(beside_latest / "a.wav", ["low", "mid"] * 40)
+    with open(beside_latest / "out", "w", encoding="utf-8") as out, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", out)
+        line = said(speechctc, "decode", "a.wav", "--format", "json")
+        patch.undo()
+    assert line.startswith("speechctc: standard output: ")
 
 
 def test_a_manifest_is_named_and_has_no_half_lines(beside_latest: Path) -> None:

@@ -99,6 +99,13 @@ def _is_interruption(end: SystemExit) -> bool:
     return cause is not None
 
 
+def _note_encoding() -> None:
+    """Say that a locale reads names of files in another encoding than UTF-8: then they are other names in results."""
+    encoding = sys.getfilesystemencoding()
+    if encoding.lower().replace("-", "") != "utf8":
+        say(f"this locale reads names of files as {encoding}; if they are in UTF-8, set PYTHONUTF8=1")
+
+
 def _check_folder() -> None:
     """Raise an `InputError` if the working directory was removed: some libraries end the process then."""
     try:
@@ -120,11 +127,12 @@ def _check_empty(arguments: list[str]) -> None:
 
 def main() -> None:
     """Run the command line; an error of the user's is one line on standard error and status 2."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded: threads that spin slow a busy machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded: threads that spin slow a busy machine
     os.environ.setdefault(BLAS_THREADS, "1")  # before numpy is: recognition has threads of its own
     try:
         open_standard_streams()
         write_utf8()
+        _note_encoding()
         _check_folder()
         _check_empty(sys.argv[1:])
         app(prog_name="speechctc")

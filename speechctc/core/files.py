@@ -128,7 +128,7 @@ def write_file(path: Path, write: Callable[[Path], object]) -> None:
 def put_in_place(draft: Path, path: Path) -> None:
     """Rename a draft to its final name, in one step."""
     with named(path):
-        commit(draft)
+        commit(draft, path)
         os.replace(draft, path)
     with saved(path):
         flush(path.parent)
@@ -281,7 +281,7 @@ def read_json(path: Path, most: int = MOST_JSON) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def write_folder(path: Path, write: Callable[[Path], None]) -> None:
+def write_folder(path: Path, write: Callable[[Path], object]) -> None:
     """Write a folder with `write`, which gets the path of a draft; the draft then replaces `path`.
 
     `path` has another name for a moment, under which `read_folder` finds it. If the process is killed in that moment,
@@ -292,9 +292,10 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
     OSError
         From the disk; `path` is then unchanged.
     """
-    with draft_folder(path) as draft:
+    with draft_folder(path) as draft, named(path):
         write(draft)
         _commit_all(draft)
+        _take_over(draft, path)
         previous = draft_name(path, "previous")
         with suppress(FileNotFoundError):
             os.rename(path, previous)
@@ -461,15 +462,39 @@ def _commit_all(folder: Path) -> None:
         os.sync()
 
 
-def commit(path: Path, at_once: bool = True) -> None:
+def commit(path: Path, instead_of: Path | None = None, at_once: bool = True) -> None:
     """Set the mode of new files or folders (safetensors sets another one), and flush to the disk.
 
-    A mode that the file system refuses to set, as some mounts do, is left as it is.
+    What will take the place of another file has the mode of that one. A mode that the file system refuses to set, as
+    some mounts do, is left as it is.
     """
     with suppress(OSError):
-        path.chmod((0o777 if path.is_dir() else 0o666) & ~_MASK)
+        group_of_folder = path.stat().st_mode & stat.S_ISGID  # what is made in a folder gets the folder's group
+        path.chmod((0o777 & ~_MASK) | group_of_folder if path.is_dir() else 0o666 & ~_MASK)
+    if instead_of is not None:
+        _take_over(path, instead_of)
     if at_once:
         flush(path)
+
+
+def _take_over(draft: Path, path: Path) -> None:
+    """Give a draft the mode of what it replaces, and the owner and the group, as far as this user may.
+
+    Where the group is another one, it may no more than all others.
+    """
+    with suppress(OSError):
+        old, new = path.lstat(), draft.lstat()
+        if stat.S_IFMT(old.st_mode) != stat.S_IFMT(new.st_mode):
+            return
+        mode = stat.S_IMODE(old.st_mode) | stat.S_IRUSR | stat.S_IWUSR
+        if sys.platform != "win32":
+            for owner in (old.st_uid, -1):
+                with suppress(OSError):
+                    os.chown(draft, owner, old.st_gid)
+                    break
+            if draft.lstat().st_gid != old.st_gid:
+                mode = mode & ~stat.S_IRWXG & ~stat.S_ISGID | (mode & stat.S_IRWXO) << 3
+        draft.chmod(mode)
 
 
 def flush(path: Path) -> None:

@@ -19,10 +19,12 @@ import hashlib
 import json
 import os
 import stat
+import threading
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
@@ -45,14 +47,14 @@ def changed(paths: Iterable[Path]) -> list[Path]:
 
     Text that another program saved in UTF-16 or with other line ends has the same content.
     """
-    record_of, found = cache(_read_record), []
+    found = []
     for path in paths:
         if not os.path.lexists(path) or files.is_special(path):
             continue
         if path.is_symlink():
             found.append(path)
             continue
-        own = _digests(record_of(path.parent), path)
+        own = _digests(path)
         if path.is_dir() or not own or not _is_as(path, own):
             found.append(path)
     return found
@@ -69,9 +71,9 @@ def unrecorded(paths: Iterable[Path]) -> list[Path]:
 
     The record of their folder does not name them, or other content was marked as checked.
     """
-    record_of, found = cache(_read_record), []
+    found = []
     for path in paths:
-        own = _digests(record_of(path.parent), path)
+        own = _digests(path)
         marked = own[0].partition(CHECKED)[2] if own else ""
         if not own or (marked and marked not in (files.sha256(path), _digest_of_text(path))):
             found.append(path)
@@ -176,9 +178,9 @@ def _place(path: Path, overwrite: bool) -> Iterator[Path]:
 def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
     """Give a draft its name; what a person saved there up to this moment keeps it, and the draft gets another one."""
     with files.named(path):
-        files.commit(draft)  # it may take long: another program may save the file meanwhile
+        files.commit(draft, path)  # it may take long: another program may save the file meanwhile
     digest, is_new = files.sha256(draft), not os.path.lexists(path)
-    own = [] if is_new else _digests(_read_record(path.parent), path)
+    own = [] if is_new else _digests(path)
     try:
         refuse_changed([path], overwrite)
         _append(path, digest)
@@ -215,25 +217,54 @@ def _append(path: Path, digest: str, times: int = 1) -> None:
         os.close(record)
 
 
-def _read_record(folder: Path) -> bytes:
-    record = folder / RECORD
-    try:
-        plain = record.is_file() and not record.is_symlink()  # it may be a stranger's, or a pipe
-        content = files.readable(record, MOST_TEXT).read_bytes() if plain else b""
-        content = content.replace(b"\r\n", b"\n")  # as git may check it out on Windows
-        return b"\n" + _composed(content) + b"\n"
-    except OSError:
-        return b""
+@dataclass
+class _Record:
+    """What a folder's record says, of which only what was appended is read again: it grows with every file."""
+
+    path: Path
+    version: tuple[int, ...] = ()
+    end: int = 0  # of the lines that were read
+    last: bytes = b""  # the last of them
+    own: dict[bytes, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # by name, what its last two lines say, newest first
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def digests(self, name: bytes) -> list[str]:
+        with self.lock:
+            try:
+                status = self.path.lstat()
+                if not stat.S_ISREG(status.st_mode):  # it may be a stranger's, or a pipe
+                    return []
+                version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+                if version != self.version:
+                    self._read(version)
+                    self.version = version
+            except OSError:
+                return []
+            return list(self.own.get(name, ()))
+
+    def _read(self, version: tuple[int, ...]) -> None:
+        with open(files.readable(self.path, MOST_TEXT), "rb") as file:
+            file.seek(max(0, self.end - len(self.last)))
+            if version[:2] != self.version[:2] or version[2] < self.end or file.read(len(self.last)) != self.last:
+                self.end, self.last, self.own = 0, b"", {}
+                file.seek(0)
+            for line in file:
+                digest, _, name = _composed(line.rstrip(b"\r\n")).partition(b"  ")  # git may end lines as Windows does
+                self.own[name] = (digest.decode("ascii", "replace"), *self.own.get(name, ())[:1])
+                if not line.endswith(b"\n"):  # it is being written: read again, from the beginning
+                    self.end, self.last = MOST_TEXT, b"\n"
+                    break
+                self.end, self.last = self.end + len(line), line
 
 
-def _digests(record: bytes, path: Path) -> list[str]:
-    """Return what the last two lines of a file in a record say; searched, as a record may have many thousand lines."""
-    found, ending, end = list[str](), b"  " + _name(path) + b"\n", len(record)
-    while len(found) < 2 and (end := record.rfind(ending, 0, end)) >= 0:
-        digest = record[record.rfind(b"\n", 0, end) + 1 : end]
-        if b" " not in digest:  # else another name ends like this one
-            found.append(digest.decode("ascii", "replace"))
-    return found
+_record_of = lru_cache(maxsize=64)(_Record)
+
+
+def _digests(path: Path) -> list[str]:
+    """Return what the last two lines of a file in the record of its folder say."""
+    return _record_of((path.parent / RECORD).absolute()).digests(_name(path))
 
 
 def _name(path: Path) -> bytes:

@@ -21,8 +21,8 @@ from speechctc.audio.recordings import Recording, Siblings, ids, names_of
 from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.tracks import Channel, number_of
 from speechctc.core import written
-from speechctc.core.errors import InputError, as_utf8, counted_alike, plural, printable
-from speechctc.core.files import is_special
+from speechctc.core.errors import FULL, InputError, as_utf8, counted_alike, plural, printable
+from speechctc.core.files import is_special, named
 from speechctc.core.parallel import WAIT_SECONDS
 from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.decoder import Decoder
@@ -571,7 +571,9 @@ class _Terminal(io.TextIOBase):
 def opened_out(options: OutputOptions) -> Iterator[TextIO]:
     """Open the output file, or standard output if there is none."""
     if options.file is None:
-        yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
+        with named(Path("standard output"), FULL):
+            yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
+            sys.stdout.flush()
         return
     with written.opened(options.file, options.overwrite) as file:
         yield file

@@ -19,7 +19,7 @@ from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.stages.calibrate import calibrate_run
 from speechctc.stages.train import train
-from speechctc.training.runs import point_latest
+from speechctc.training.runs import locked_folder, point_latest
 
 
 @dataclass(frozen=True)
@@ -69,31 +69,37 @@ def sweep(config: str, settings: Sequence[str], folder: Path, reporter: Reporter
     Raises
     ------
     InputError
-        A setting that the config does not know; nothing varies.
+        A setting that the config does not know; nothing varies; another process sweeps in the folder.
     Stopped
         SIGINT or SIGTERM came; the state of the trial is saved.
     """
     common, trials = plan_trials(settings, folder)
     configs = {trial: load_config(config, [*common, *trial.settings, f"run={trial.run}"]) for trial in trials}
-    outcomes = []
-    for number, (trial, own) in enumerate(configs.items(), start=1):
-        written.refuse_linked_folder(trial.run)
-        reporter.note(f"trial {number} of {len(trials)}: {trial.name}")
-        problem = attempt(lambda own: _train(own, reporter), own)
-        per, epoch = _best(trial.run / "best")
-        why = str(problem) if isinstance(problem, InputError) else None
-        why = why or (None if per is not None else "ended before an epoch was scored")
-        outcomes.append(Outcome(trial, per, epoch, why))
-        reporter.note(f"{trial.name}: {why or f'dev PER {per:.2f} %'}")
-    outcomes.sort(key=lambda outcome: (outcome.per is None, outcome.per or 0.0))
-    rows = [
-        {"dev_per": per, "epoch": epoch, "settings": trial.settings, "run": str(trial.run), "problem": problem}
-        for trial, per, epoch, problem in outcomes
-    ]
-    files.write_json(folder / "sweep.json", rows)
-    if outcomes[0].per is not None:
-        point_latest(outcomes[0].trial.run)
+    with locked_folder(folder, "sweeping"):
+        outcomes = []
+        for number, (trial, own) in enumerate(configs.items(), start=1):
+            reporter.note(f"trial {number} of {len(trials)}: {trial.name}")
+            outcomes.append(_outcome(trial, own, reporter))
+        outcomes.sort(key=lambda outcome: (outcome.per is None, outcome.per or 0.0))
+        rows = [
+            {"dev_per": per, "epoch": epoch, "settings": trial.settings, "run": str(trial.run), "problem": problem}
+            for trial, per, epoch, problem in outcomes
+        ]
+        files.write_json(folder / "sweep.json", rows)
+        if outcomes[0].per is not None:
+            point_latest(outcomes[0].trial.run)
     return outcomes
+
+
+def _outcome(trial: Trial, config: Config, reporter: Reporter) -> Outcome:
+    """Train a trial, as far as it is not, and say how it ended."""
+    written.refuse_linked_folder(trial.run)
+    problem = attempt(lambda own: _train(own, reporter), config)
+    per, epoch = _best(trial.run / "best")
+    why = str(problem) if isinstance(problem, InputError) else None
+    why = why or (None if per is not None else "ended before an epoch was scored")
+    reporter.note(f"{trial.name}: {why or f'dev PER {per:.2f} %'}")
+    return Outcome(trial, per, epoch, why)
 
 
 def _train(config: Config, reporter: Reporter) -> None:

@@ -339,7 +339,9 @@ class Document:
                 with files.draft_file(self.grid_path) as draft:
                     with files.named(self.grid_path):
                         draft.write_bytes(content)
-                        files.commit(draft)  # before the check: another program may save the TextGrid meanwhile
+                        files.commit(
+                            draft, self.grid_path
+                        )  # before the check: another program may save the TextGrid meanwhile
                     with self._lock:
                         self._put_in_place(draft, new)
             with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import hmac
@@ -51,6 +52,7 @@ PAGE = Path(__file__).parent / "page"
 SHARED = [Path(__file__).parent.parent / "pages" / name for name in ("look.css", "recorder.js")]
 TYPES = (".html", ".js", ".css", ".svg")
 MAX_REQUEST_BYTES = 1 << 22  # bytes of a request
+BODY_SECONDS = 10.0  # in which the body of a request must come, from this machine
 SAMPLES = ("microphone/block", "microphone/stop")  # the requests that may have samples
 _KEPT = {"Cache-Control": "private, max-age=3600"}
 
@@ -110,22 +112,30 @@ def _response(answer: Callable[..., Any], *arguments: Any) -> Response:
 
 async def _body(request: Request, has_samples: bool) -> Any:
     """Return the JSON of a request, or its bytes if it says that it has samples."""
-    content = bytearray()
-    async for piece in request.stream():
-        content += piece
-        if len(content) > MAX_REQUEST_BYTES:
-            raise HTTPException(413, "too large")
+    try:
+        content = await asyncio.wait_for(_content(request), BODY_SECONDS)
+    except asyncio.TimeoutError:
+        raise HTTPException(408, "the request did not end in time", {"Connection": "close"}) from None
     if request.headers.get("content-type", "").startswith("application/octet-stream"):
         if not has_samples:
             raise InputError("the request is not a JSON object", "open the page again")
-        return bytes(content)
+        return content
     try:
-        body = json.loads(bytes(content) or b"{}")
+        body = json.loads(content or b"{}")
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
         raise InputError("the request is not a JSON object", "open the page again")
     return body
+
+
+async def _content(request: Request) -> bytes:
+    content = bytearray()
+    async for piece in request.stream():
+        content += piece
+        if len(content) > MAX_REQUEST_BYTES:
+            raise HTTPException(413, "too large")
+    return bytes(content)
 
 
 class _Json(JSONResponse):

@@ -47,6 +47,8 @@ MAY_CHANGE = tuple(
 REPORTED_KEYS = tuple("train.epochs train.minutes train.patience train.finetune decode score".split())
 
 
+LOCK = "lock"  # the file that is locked while a folder is worked in
+
 # Numbers of every epoch of a net's training, in its log.
 EPOCH_NUMBERS = ("step", "loss", "dev_loss", "dev_per", "blank_share", "lr")
 
@@ -55,6 +57,29 @@ Draw: TypeAlias = Callable[[Sequence[dict[str, Any]], bool], None]
 
 def draw_nothing(epochs: Sequence[dict[str, Any]], last: bool) -> None:
     """Draw no curves."""
+
+
+@contextmanager
+def locked_folder(folder: Path, work: str) -> Iterator[int]:
+    """Make a folder and lock it for one kind of work of this process; yield the handle of the lock.
+
+    The lock ends with the process, even after a crash.
+
+    Raises
+    ------
+    InputError
+        Another process has the lock.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = written.open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        if (is_held := try_lock(handle)) is False:
+            raise InputError(f"{folder}: another process is {work} in this folder", "name another with --run DIR")
+        if is_held is None:
+            files.warn_of_no_locks()
+        yield handle
+    finally:
+        os.close(handle)
 
 
 class Run:
@@ -96,7 +121,7 @@ class Run:
             files.settle_folder(checkpoint)
         self._clear()
         note = ""
-        if self.folder.exists() and any(path.name != "lock" for path in self.folder.iterdir()):
+        if self.folder.exists() and any(path.name != LOCK for path in self.folder.iterdir()):
             if not resume:
                 fix = "go on with it by --resume, or name another with --run DIR"
                 raise InputError(f"{self.folder}: this run's folder exists already", fix)
@@ -155,7 +180,7 @@ class Run:
             return
         self._clear()
         with suppress(OSError):  # something of the user's is in it
-            (self.folder / "lock").unlink(missing_ok=True)
+            (self.folder / LOCK).unlink(missing_ok=True)
             self.folder.rmdir()
         if self._begun and self._latest_before is not None:
             point_latest(self._latest_before)
@@ -183,19 +208,12 @@ class Run:
         """
         for own in (self.best, self.last):
             written.refuse_linked_folder(own)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle = written.open_plain(self.folder / "lock", os.O_RDWR | os.O_CREAT)
-        try:
-            if (is_held := try_lock(handle)) is False:
-                what = f"{self.folder}: another process is training in this folder"
-                raise InputError(what, "name another with --run DIR")
-            if is_held is None:
-                files.warn_of_no_locks()
-            self._locked = self.folder.stat(), handle
-            yield
-        finally:
-            self._locked = None
-            os.close(handle)
+        with locked_folder(self.folder, "training") as handle:
+            try:
+                self._locked = self.folder.stat(), handle
+                yield
+            finally:
+                self._locked = None
 
     def check_place(self) -> None:
         """Check, before something is saved, that the folder which was locked still has its name.
@@ -214,7 +232,7 @@ class Run:
             return True
         place, handle = self._locked
         with suppress(FileNotFoundError):
-            lock = self.folder / "lock"
+            lock = self.folder / LOCK
             return os.path.samestat(place, self.folder.stat()) and (not lock.exists() or files.is_at(handle, lock))
         return False
 

@@ -237,6 +237,17 @@ def test_standard_output_is_utf8_in_any_locale(locale: dict[str, str], here: Pat
     assert done.stdout == b"caf\xe9 " + "\u0283\n".encode(), done.stderr
 
 
+@pytest.mark.parametrize(("mode", "says"), [("0", True), ("1", False)])
+def test_a_locale_whose_names_of_files_are_not_in_utf8_is_said(mode: str, says: bool, here: Path) -> None:
+    """Else tables have other names than the folder, and tables of recordings find none, without a reason."""
+    if sys.platform != "linux":
+        pytest.skip("names of files are in UTF-8")
+    root = str(Path(__file__).parent.parent.parent)
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": mode, "PYTHONPATH": root}
+    done = subprocess.run([sys.executable, "-m", "speechctc", "--help"], env=environment, capture_output=True)
+    assert done.returncode == 0 and (b"set PYTHONUTF8=1" in done.stderr) == says, done.stderr
+
+
 def test_standard_output_has_the_lines_of_files_on_windows(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch, open(1, "w", newline="\r\n", closefd=False) as out:  # as there
         patch.setattr(sys, "stdout", out)
@@ -266,7 +277,8 @@ def test_a_full_disk_behind_standard_output_is_said_in_one_line(here: Path, form
         )
     assert done.returncode == 2
     assert (
-        done.stderr.splitlines()[-1] == "speechctc: disk: No space left on device; free space, or write to another disk"
+        done.stderr.splitlines()[-1]
+        == "speechctc: standard output: No space left on device; free space, or write to another disk"
     )
     assert "Exception" not in done.stderr
 

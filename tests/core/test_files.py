@@ -263,6 +263,51 @@ def test_files_and_folders_have_the_modes_of_new_ones(tmp_path: Path) -> None:
         assert path.stat().st_mode == usual.stat().st_mode, path
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
+def test_what_takes_the_place_of_a_file_has_its_mode(tmp_path: Path, mode: int) -> None:
+    """Else a private file could be read by all, and one for a group not be written by others of it."""
+    text, binary, folder = tmp_path / "text", tmp_path / "binary", tmp_path / "folder"
+    written.write_text(text, "old")
+    files.write_bytes(binary, b"old")
+    files.write_folder(folder, lambda draft: (draft / "a").touch())
+    for path in (text, binary):
+        path.chmod(mode)
+    folder.chmod(mode | 0o100)
+    written.write_text(text, "new")
+    files.write_bytes(binary, b"new")
+    files.write_folder(folder, lambda draft: (draft / "b").touch())
+    assert text.read_bytes() == binary.read_bytes() == b"new" and (folder / "b").exists()
+    kept = [stat.S_IMODE(path.stat().st_mode) for path in (text, binary, folder)]
+    assert kept == [mode | 0o600, mode | 0o600, mode | 0o700]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no groups of files")
+def test_folders_keep_the_group_of_the_folder_that_they_are_in(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2755)
+    files.write_folder(tmp_path / "run", lambda draft: (draft / "best").mkdir())
+    for path in (tmp_path / "run", tmp_path / "run" / "best"):
+        assert path.stat().st_mode & stat.S_ISGID and path.stat().st_gid == tmp_path.stat().st_gid
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no groups of files")
+def test_a_group_that_may_not_be_given_gets_no_rights(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.touch()
+    path.chmod(0o664)
+    if os.getuid() == 0:
+        os.chown(path, 4242, 4242)
+        files.write_text(path, "by root")
+        assert (path.stat().st_uid, path.stat().st_gid) == (4242, 4242)
+    real = path.lstat()
+    other = os.stat_result((*real[:5], real.st_gid + 1, *real[6:]))
+    with pytest.MonkeyPatch.context() as patch, failing("chown", errno.EPERM):
+        lstat = Path.lstat
+        patch.setattr(Path, "lstat", lambda given: other if given == path else lstat(given))
+        files.write_text(path, "by another")
+    assert path.read_text() == "by another" and stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
 @contextmanager
 def failing(name: str, number: int, on: Callable[[int | Path], bool] = lambda given: True) -> Iterator[None]:
     """Let a function of `os` fail with an error, where it is called with what `on` says."""

@@ -292,3 +292,40 @@ def test_what_a_person_saved_is_kept_even_where_it_cannot_be_put_back(
     with pytest.raises(OSError, match=r"what it saved is in a\.txt\.saved"):
         written.write_text(file, "newer")
     assert (tmp_path / "a.txt.saved").read_text() == "mine" and file.read_text() == "newer"
+
+
+def test_a_record_is_read_once_however_many_files_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, composed = 0, written._composed
+
+    def counted(name: bytes) -> bytes:
+        nonlocal read
+        read += len(name)
+        return composed(name)
+
+    monkeypatch.setattr(written, "_composed", counted)
+    paths = [tmp_path / f"{k:03d}" for k in range(200)]
+    for text in ("old", "new"):
+        for path in paths:
+            written.write_text(path, text)
+    assert not written.changed(paths)
+    assert read < 4 * (tmp_path / written.RECORD).stat().st_size
+
+
+def test_a_record_that_others_append_to_or_replace_is_read_again(tmp_path: Path) -> None:
+    one, other, record = tmp_path / "one", tmp_path / "other", tmp_path / written.RECORD
+    written.write_text(one, "text")
+    line = record.read_bytes()
+    other.write_text("text")
+    assert written.changed([one, other]) == [other]
+    with open(record, "ab") as file:  # half a line first, as another process may be seen to write it
+        file.write(line.replace(b"one", b"oth").rstrip())
+        file.flush()
+        assert written.changed([one, other]) == [other]
+        file.write(b"er\n")
+    assert not written.changed([one, other])
+    record.write_bytes(line.replace(b"one", b"longer") + line.replace(b"one", b"other"))  # in place
+    assert written.changed([one, other]) == [one]
+    record.unlink()
+    assert written.changed([one, other]) == [one, other]
+    record.write_bytes(line)
+    assert written.changed([one, other]) == [other]

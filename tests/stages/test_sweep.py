@@ -8,6 +8,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.stages.sweep import plan_trials, split_values, sweep, table
 from speechctc.stages.train import train
+from speechctc.training.runs import locked_folder
 from speechctc.training.trainer import Stopped
 from tests.command import Command
 from tests.train_helpers import Recorder
@@ -49,6 +50,12 @@ def test_a_wrong_setting_is_said_before_any_training(extracted: Path, here: Path
     with pytest.raises(InputError, match=r"did you mean 'train\.lr'"):
         sweep(str(extracted), ["train.ler=1,2"], here / "s", Recorder())
     assert not (here / "s").exists()
+
+
+def test_two_sweeps_in_one_folder_do_not_write_over_each_others_table(extracted: Path, here: Path) -> None:
+    with locked_folder(here / "s", "sweeping"), pytest.raises(InputError, match="another process is sweeping in this"):
+        sweep(str(extracted), ["train.lr=0.01,1e-9", "train.epochs=1"], here / "s", Recorder())
+    assert [path.name for path in (here / "s").iterdir()] == ["lock"]
 
 
 def test_trials_are_trained_and_listed_and_not_done_twice(extracted: Path, here: Path, speechctc: Command) -> None:

@@ -19,8 +19,11 @@ import numpy as np
 import pytest
 import soundfile
 import uvicorn
+from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from speechctc.audio.annotations import read_textgrid
 from speechctc.core import files
@@ -29,7 +32,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import BUILT_IN
 from speechctc.phones.articulation import SOUNDS
-from speechctc.studio import connections
+from speechctc.studio import connections, server
 from speechctc.studio.server import HEADER, PAGE, fragment, listen, open_privately
 from speechctc.studio.studio import Studio
 from tests.studio.folders import PORT, SONG, client_of, post, write_labelled
@@ -456,7 +459,9 @@ async def _answer(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def running(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Iterator[Callable[[], socket.socket]]:
+def running(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, app: ASGIApp = _answer
+) -> Iterator[Callable[[], socket.socket]]:
     """Run a server whose requests must come within seconds; give a function that connects to it."""
     monkeypatch.setattr(connections, "HEAD_SECONDS", seconds)
     servers: list[uvicorn.Server] = []
@@ -468,7 +473,7 @@ def running(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Iterator[Callabl
 
     monkeypatch.setattr(uvicorn, "Server", Server)
     listening = listen(0)
-    thread = threading.Thread(target=connections.run, args=(_answer, listening))
+    thread = threading.Thread(target=connections.run, args=(app, listening))
     thread.start()
     with ExitStack() as opened:
         try:
@@ -506,6 +511,20 @@ def test_of_too_many_connections_those_that_wait_give_way(monkeypatch: pytest.Mo
         wait_for_answer(last)
         wait_for(lambda: sum(map(is_closed, idle)) >= 2 * connections.MOST)
         assert not all(map(is_closed, idle))
+
+
+@pytest.mark.parametrize("sent", [b"Content-Length: 9\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"])
+def test_a_request_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    """So many of them as there may be connections would keep the page from saving."""
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.2)
+    app = Starlette(routes=[Route("/", server.guarded(lambda request, body: body), methods=["POST"])])
+    with running(monkeypatch, 60, app) as connect:
+        waiting = connect()
+        waiting.sendall(b"POST / HTTP/1.1\r\nHost: x\r\n" + sent)
+        found = b""
+        while piece := waiting.recv(1000):
+            found += piece
+    assert found.startswith(b"HTTP/1.1 408") and b"did not end" in found
 
 
 def wait_for_answer(connection: socket.socket) -> None:
