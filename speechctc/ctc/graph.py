@@ -196,6 +196,7 @@ def graph_viterbi(
         jumps += [(int(frame), int(arc)) for frame, arc in found]
         report(stop - start)
         stop = start
+        del steps  # before the next are made
     while state:  # the nodes before the first frame
         arc = int(graph.first[state]) + int(entered[state]) - 1
         jumps.append((-1, arc))

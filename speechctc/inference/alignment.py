@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError, first_few
 from speechctc.inference.hearing import PART, PhoneMapping, begins
-from speechctc.inference.placement import Posteriors
+from speechctc.inference.placement import Posteriors, Visits
 from speechctc.inference.result import Misfit, Recognition, Variant, Word, misfits_text
 from speechctc.inference.segmenter import (
     BEYOND,
@@ -24,6 +24,7 @@ from speechctc.inference.segmenter import (
     PhoneScore,
     Segment,
     Segmenter,
+    Segments,
     Span,
     lasting,
 )
@@ -51,7 +52,7 @@ UNLIKE = "its transcript does not fit: words may be missing in it, or doubled, o
 class Aligned(NamedTuple):
     """The phones, words and misfits of an alignment, in the order of time."""
 
-    segments: tuple[Segment, ...]
+    segments: Sequence[Segment]
     words: tuple[Word, ...]
     misfits: tuple[Misfit, ...]
 
@@ -277,32 +278,33 @@ class Aligner:
     ) -> Aligned:
         """Return an alignment in time."""
         clock, seconds, span = times
-        segmenter, segments = Segmenter(self.inventory, clock, self.calibration), list[Segment]()
+        segmenter, segments = Segmenter(self.inventory, clock, self.calibration), Segments()
         start = 0
         classes, stretch_of = _with_heard(placed, posteriors)
         for rows in posteriors.blocks():
-            segments += segmenter.push(rows, classes[start : start + len(rows)])
+            segments.extend(segmenter.push(rows, classes[start : start + len(rows)]))
             start += len(rows)
-        segments += segmenter.finish(seconds)
+        segments.extend(segmenter.finish(seconds))
         if refiner:
             segments = self._refined(refiner, segments, span)
-        heard: dict[int, list[Segment]] = {}
+        heard, spoken = dict[int, list[Segment]](), Segments()
         for segment, number in zip(segments, stretch_of, strict=True):
-            heard.setdefault(number, []).append(segment)
+            (spoken if number == SPOKEN else heard.setdefault(number, [])).append(segment)
         spans = [
             (heard[k][0].start, heard[k][-1].end) if k in heard else _edges(stretch, clock, seconds)
             for k, stretch in enumerate(placed.stretches)
         ]
-        segments = lasting(_outside_stretches(heard.get(SPOKEN, []), placed, spans), MIN_DURATION, span[0], seconds)
+        _keep_outside(spoken, placed, spans)
+        segments = Segments(lasting(spoken, MIN_DURATION, span[0], seconds))
         words = _words(segments, placed, units, spans, self.inventory)
         misfits = _misfits(segments, placed, units, spans, seconds)
-        return Aligned(tuple(segments), tuple(words), tuple(misfits))
+        return Aligned(segments, tuple(words), tuple(misfits))
 
-    def _refined(self, refiner: Refiner, segments: Sequence[Segment], span: Span) -> list[Segment]:
+    def _refined(self, refiner: Refiner, segments: Sequence[Segment], span: Span) -> Segments:
         """Return segments that are refined as phones of the model, and keep their labels."""
-        own = [each._replace(phone=self.heard.phone(each.phone)) for each in segments]
+        own = Segments(each._replace(phone=self.heard.phone(each.phone)) for each in segments)
         refined = refiner.refine(own, span)
-        return [each._replace(phone=label.phone) for each, label in zip(refined, segments, strict=True)]
+        return Segments(each._replace(phone=label.phone) for each, label in zip(refined, segments, strict=True))
 
 
 def amiss(placed: Placement, posteriors: Posteriors, silent: Sequence[int]) -> float:
@@ -316,7 +318,7 @@ def amiss(placed: Placement, posteriors: Posteriors, silent: Sequence[int]) -> f
     told = sum(placed.classes[visit.first] not in silent for visit in placed.visits)
     if told < LEAST_TOLD:
         return 0.0
-    blanks = np.concatenate([rows[:, 0] for rows in posteriors.blocks()])
+    blanks = np.concatenate([rows[:, 0].copy() for rows in posteriors.blocks()])  # a view would keep all classes
     heard = np.flatnonzero(posteriors.onsets & ~np.isin(posteriors.greedy, silent))
     worth = np.quantile(np.add.reduceat(posteriors.best - blanks, heard), 0.75) if len(heard) else 0.0
     return (float(posteriors.best.sum(dtype=np.float64)) - placed.score) / told / max(float(worth), WORTH)
@@ -351,7 +353,7 @@ def _unheard(
 
 def beside_misfits(placed: Placement) -> set[int]:
     """Return the units that are next to what does not fit, and so may be placed in the sound of another."""
-    spoken = [visit for visit in placed.visits if visit.unit >= 0]
+    spoken = Visits(visit for visit in placed.visits if visit.unit >= 0)
     firsts = [visit.first for visit in spoken]
     extra = (np.searchsorted(firsts, each.first) for each in placed.stretches if not each.wanted)
     missing = (np.searchsorted(firsts, frame, side="right") for frame, _ in placed.missing)
@@ -365,7 +367,7 @@ def _judged(
     """Return phones with their scores, and words with the means of those; `doubtful` units have none."""
     pairs = zip(scores, placed.visits, strict=True)
     scores = [None if visit.unit in doubtful else score for score, visit in pairs]
-    segments = tuple(each._replace(goodness=score) for each, score in zip(aligned.segments, scores, strict=True))
+    segments = Segments(each._replace(goodness=score) for each, score in zip(aligned.segments, scores, strict=True))
     inside: dict[int, list[float]] = {}
     for visit, score in zip(placed.visits, scores, strict=True):
         if score is not None:
@@ -392,12 +394,12 @@ def _moved(part: Recognition, start: float, end: float, number: int) -> Recognit
         for each in part.segments
     )
     words = (moved(each, number=each.number + number if each.number >= 0 else -1) for each in part.words)
-    return replace(part, segments=tuple(segments), words=tuple(words), misfits=tuple(map(moved, part.misfits)))
+    return replace(part, segments=Segments(segments), words=tuple(words), misfits=tuple(map(moved, part.misfits)))
 
 
 def _joined(name: str, seconds: float, parts: Sequence[Recognition], note: str) -> Recognition:
     """Return the parts of a recording as one result; the score is the mean over phones."""
-    segments = tuple(each for part in parts for each in part.segments)
+    segments = Segments(each for part in parts for each in part.segments)
     score = sum((part.log_probability or 0.0) * len(part.segments) for part in parts) / max(len(segments), 1)
     words = tuple(each for part in parts for each in part.words)
     misfits = tuple(each for part in parts for each in part.misfits)
@@ -431,8 +433,8 @@ def _edges(stretch: Stretch, clock: FrameClock, seconds: float) -> Span:
     return first, end
 
 
-def _outside_stretches(segments: list[Segment], placed: Placement, spans: Sequence[Span]) -> list[Segment]:
-    """Return the segments cut where they reach into a stretch without phones of the transcript."""
+def _keep_outside(segments: Segments, placed: Placement, spans: Sequence[Span]) -> None:
+    """Cut segments where they reach into a stretch without phones of the transcript."""
     visits = placed.visits
     after = 0
     for stretch, (begin, end) in zip(placed.stretches, spans, strict=True):
@@ -443,7 +445,6 @@ def _outside_stretches(segments: list[Segment], placed: Placement, spans: Sequen
             segments[after - 1] = last.moved(last.start, max(begin, last.start))
         if after < len(segments) and segments[after].start < end:
             segments[after] = segments[after].moved(min(end, segments[after].end), segments[after].end)
-    return segments
 
 
 def _words(
@@ -451,7 +452,7 @@ def _words(
 ) -> list[Word]:
     """Return the words, and the stretches that the transcript leaves open."""
     words = []
-    pairs = [(visit, segment) for visit, segment in zip(placed.visits, segments, strict=True) if visit.unit >= 0]
+    pairs = ((visit, segment) for visit, segment in zip(placed.visits, segments, strict=True) if visit.unit >= 0)
     for unit, group in groupby(pairs, key=lambda pair: pair[0].unit):
         inside = list(group)
         score = -sum(visit.deficit for visit, _ in inside) / len(inside)

@@ -163,7 +163,7 @@ class Writer:
         for name, result in results:
             for piece in [result.text] if isinstance(result, Kept) else self.pieces(name, result, layout):
                 out.write(piece)
-                if not isinstance(result.segments, tuple):  # they come one by one
+                if isinstance(result.segments, Iterator):  # they come one by one
                     out.flush()
             out.flush()
 
@@ -316,6 +316,22 @@ class Ctm(Writer):
             yield f"{place} {times} {one_token(str(phone))} {confidence:.4f}\n"
 
 
+def _json_pieces(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the text of an object as `json.dumps` writes it, that of its iterators, as lists, item by item."""
+    between = "{"
+    for key, value in values.items():
+        yield f"{between}{json.dumps(key)}: "
+        between = ", "
+        if isinstance(value, Iterator):
+            yield "["
+            for number, each in enumerate(value):
+                yield (", " if number else "") + json.dumps(each, ensure_ascii=False)
+            yield "]"
+        else:
+            yield json.dumps(value, ensure_ascii=False)
+    yield "}"
+
+
 class Json(Writer):
     """A list of results; a file for one recording has the result alone."""
 
@@ -326,11 +342,10 @@ class Json(Writer):
         source = {"file": name.file} | fields(name.channel)
         source |= {"speaker": name.speaker} if name.speaker else {}
         score = {} if result.score is None else {"score": round(result.score, 4)}  # it is that of segments
-        own = replace(result, file=name.file, segments=()).to_dict() | {"phones": list(result.phones)}
-        yield json.dumps(source | score | own, ensure_ascii=False).removesuffix("]}")
-        for number, segment in enumerate(result.segments):
-            yield (", " if number else "") + json.dumps(segment.to_dict(), ensure_ascii=False)
-        yield "]}"
+        whole = result.values()
+        own = replace(result, file=name.file, segments=()).values()
+        own |= {"phones": whole["phones"], "segments": whole["segments"]}
+        yield from _json_pieces(source | score | own)
 
     def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
         """Write a list; its end is written even after an error, so that the file can be read."""

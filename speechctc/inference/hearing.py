@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import first_few
-from speechctc.inference.segmenter import OMITTED, PhoneScore, Segment
+from speechctc.inference.segmenter import OMITTED, PhoneScore, Segment, Segments
 from speechctc.phones.articulation import ipa, is_arpabet, match_phones
 from speechctc.phones.inventory import FOUND, Inventory
 from speechctc.phones.label_rules import apply_marks, divide_phone, phones_of_row
@@ -126,14 +126,17 @@ class Hearing:
         """Return labels with each that is heard as several phones, as a diphthong, written as labels of these."""
         return tuple(part for label in labels for part in self._parts.get(label, (label,)))
 
-    def joined(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    def joined(self, segments: Iterable[Segment]) -> Segments:
         """Return phones with those of each label of several as one, which is right where all of them are."""
-        groups: list[list[Segment]] = []
+        whole, group = Segments(), list[Segment]()
         for each in segments:
-            if begins(each.phone):
-                groups.append([])
-            groups[-1].append(each)
-        return tuple(self._whole(group) if len(group) > 1 else group[0] for group in groups)
+            if not begins(each.phone):
+                whole[len(whole) - 1] = self._whole([*group, each])
+                group.append(each)
+            else:
+                whole.append(each)
+                group = [each]
+        return whole
 
     def _whole(self, parts: Sequence[Segment]) -> Segment:
         """Return the phones of a label as one."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
+from speechctc.core.packed import Packed
 from speechctc.ctc.graph import Band, GraphPath, graph_viterbi
 from speechctc.inference.transcript import (
     CompiledTranscript,
@@ -68,6 +69,16 @@ class Visit(NamedTuple):
     deficit: float
 
 
+class Visits(Packed[Visit]):
+    """Visits in little memory."""
+
+    form = "=4id"
+
+    def unpack(self, place: int, numbers: tuple[Any, ...]) -> Visit:
+        """Return a visit."""
+        return Visit(*numbers)
+
+
 class Stretch(NamedTuple):
     """Frames from `first` to before `end` without phones of the transcript; `wanted`: there is a ``*`` for them."""
 
@@ -86,7 +97,7 @@ class Placement:
         Log probability of the path, costs of misfits included; -inf if the transcript does not fit into the recording.
     classes : ndarray, shape = (n_frames,), int64
         The class of each frame; the blank in stretches without phones of the transcript.
-    visits : tuple of Visit
+    visits : Visits
     stretches : tuple of Stretch
     missing : tuple of (int, int)
         Units left out: the frame after which each would be, and its number.
@@ -98,7 +109,7 @@ class Placement:
 
     score: float
     classes: NDArray[np.int64]
-    visits: tuple[Visit, ...]
+    visits: Visits
     stretches: tuple[Stretch, ...]
     missing: tuple[tuple[int, int], ...]
     touched: int | None
@@ -142,26 +153,32 @@ def place(
     costs = costs_of_all_placed(sum(1 for _ in units_of(items)))
     compiled = compile_transcript(items, encode, posteriors.classes, costs, silences)
     costs = learned_costs(fits(_place(compiled, posteriors, watch, WORST)), compiled.units, step)
+    del compiled  # before the next: of hours it is large
     return _place(compile_transcript(items, encode, posteriors.classes, costs, silences), posteriors, watch, WORST)
 
 
 def fits(placed: Placement) -> Fits:
     """Return how the units of a path fit."""
-    inside = [list(group) for unit, group in groupby(placed.visits, lambda visit: visit.unit) if unit >= 0]
-    deficits = np.array([np.mean([visit.deficit for visit in group]) for group in inside], np.float64)
+    inside = [_fit(list(group)) for unit, group in groupby(placed.visits, lambda visit: visit.unit) if unit >= 0]
+    deficits = np.array([each.deficit for each in inside], np.float64)
     after = np.searchsorted(
-        [group[0].first for group in inside], [each.first for each in placed.stretches if not each.wanted]
+        [each.first for each in inside], [each.first for each in placed.stretches if not each.wanted]
     )
     padded = np.concatenate([[-1.0], deficits, [-1.0]])
     beside = np.zeros(len(padded), bool)
     beside[after + (padded[after + 1] > padded[after])] = True
     return Fits(
-        np.array([group[0].unit for group in inside], np.int64),
-        np.array([group[0].first for group in inside], np.float64),
-        np.array([group[-1].end for group in inside], np.float64),
+        np.array([each.unit for each in inside], np.int64),
+        np.array([each.first for each in inside], np.float64),
+        np.array([each.end for each in inside], np.float64),
         deficits,
         beside[1:-1],
     )
+
+
+def _fit(visits: Sequence[Visit]) -> Visit:
+    """Return the visits of a unit as one, with their mean deficit."""
+    return visits[0]._replace(end=visits[-1].end, deficit=float(np.mean([visit.deficit for visit in visits])))
 
 
 def _place(
@@ -214,17 +231,17 @@ def _placement(
 ) -> Placement:
     """Return what a path says."""
     if path.score == -np.inf:
-        return Placement(path.score, np.zeros(0, np.int64), (), (), (), None, is_exact)
+        return Placement(path.score, np.zeros(0, np.int64), Visits(), (), (), None, is_exact)
     kinds, columns = compiled.kind[path.states], compiled.graph.column[path.states]
     is_inside = columns == posteriors.classes + 1
     columns[is_inside] = BLANK
     spoken = (kinds == Kind.phone) | (kinds == Kind.silence)
     classes = np.where(spoken, columns, BLANK).astype(np.int64)
-    missing = [(int(frame), compiled.left_out[int(arc)]) for frame, arc in path.jumps if int(arc) in compiled.left_out]
+    missing = [(int(frame), int(unit)) for frame, arc in path.jumps if (unit := compiled.left_out[arc]) >= 0]
     return Placement(
         path.score + INSIDE * np.count_nonzero(is_inside),
         classes,
-        tuple(_visits(compiled, _deficits(columns, posteriors), path, spoken)),
+        _visits(compiled, _deficits(columns, posteriors), path, spoken),
         tuple(_stretches(kinds)),
         tuple(missing),
         int(touched[0]) if len(touched) else None,
@@ -234,18 +251,20 @@ def _placement(
 
 def _visits(
     compiled: CompiledTranscript, deficits: NDArray[np.float64], path: GraphPath, spoken: NDArray[np.bool_]
-) -> list[Visit]:
+) -> Visits:
     before = np.concatenate([[0.0], np.cumsum(deficits)])  # summed up before each frame
     edges = np.flatnonzero(np.diff(path.states, prepend=-1, append=-1))
-    visits: list[Visit] = []
+    last: Visit | None = None
+    visits = Visits()
     for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         if spoken[first]:
             state = path.states[first]
             unit = int(compiled.unit[state])
-            inside = visits and visits[-1].unit == unit and compiled.place[state] > 0
-            begin = visits[-1].end if inside else first
+            inside = last is not None and last.unit == unit and compiled.place[state] > 0
+            begin = last.end if last is not None and inside else first
             deficit = float(before[end] - before[begin])
-            visits.append(Visit(unit, int(compiled.place[state]), first, end, deficit))
+            last = Visit(unit, int(compiled.place[state]), first, end, deficit)
+            visits.append(last)
     return visits
 
 
@@ -300,12 +319,16 @@ def anchored_band(
     last = compiled.graph.states
     at.append(float(max(posteriors.frames, at[-1] + 1)))
     to.append(float(last))
-    time = np.arange(posteriors.frames)
-    low = np.floor(np.interp(time - frames, at, to)) - states
-    high = np.ceil(np.interp(time + frames, at, to)) + states
+    low, high = (np.empty(posteriors.frames, np.int32) for _ in range(2))
+    for start in range(0, posteriors.frames, BLOCK):  # in float64 the whole of hours would take more than the band
+        part = slice(start, start + BLOCK)
+        time = np.arange(start, min(start + BLOCK, posteriors.frames))
+        low[part] = np.maximum(np.floor(np.interp(time - frames[part], at, to)) - states[part], 0)
+        high[part] = np.clip(np.ceil(np.interp(time + frames[part], at, to)) + states[part], 1, last)
     high[-1:] = last
-    low, high = np.minimum.accumulate(low[::-1])[::-1], np.maximum.accumulate(high)  # beside where it is wider
-    return Band(np.maximum(low, 0).astype(np.int32), np.clip(high, 1, last).astype(np.int32))
+    return Band(
+        np.minimum.accumulate(low[::-1])[::-1].copy(), np.maximum.accumulate(high)
+    )  # wide also beside wide ones
 
 
 def touches(path: NDArray[np.int32], band: Band, states: int) -> NDArray[np.int64]:

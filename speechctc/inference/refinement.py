@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from speechctc.audio.dereverberation import When
 from speechctc.audio.tracks import Channel
 from speechctc.inference.boundary_model import CONTEXT, SILENCE, BoundaryModel, has_closures, spelled, step_of
-from speechctc.inference.segmenter import WHOLE, Segment, Span
+from speechctc.inference.segmenter import WHOLE, Segment, Segments, Span
 from speechctc.inference.streaming import opened
 from speechctc.phones.articulation import is_arpabet
 
@@ -70,10 +70,10 @@ class Refiner(ExitStack):
         self._recording, self._model, self._phones, self._dereverb = recording, model, phones, dereverb
         self._window: Window | None = None
 
-    def refine(self, segments: Sequence[Segment], span: Span) -> list[Segment]:
+    def refine(self, segments: Sequence[Segment], span: Span) -> Sequence[Segment]:
         """Return the segments of a part, which lies between these times, with other times."""
         if self._model is None:
-            return list(segments)
+            return segments
         if self._window is None:
             _, blocks = self.enter_context(opened(*self._recording, self._model.rate, self._dereverb))
             self._window = Window(blocks, self._model.rate)
@@ -82,7 +82,7 @@ class Refiner(ExitStack):
 
 def refined(
     segments: Sequence[Segment], window: Window, model: BoundaryModel, phones: Sequence[str], span: Span = WHOLE
-) -> list[Segment]:
+) -> Segments:
     """Return segments with their times refined.
 
     Parameters
@@ -101,7 +101,7 @@ def refined(
     labels = spelled([segment.phone for segment in segments], arpabet)
     pauses = SILENCE not in spelled(phones, arpabet)
     step = step_of(model.rate)
-    result = list(segments)
+    result = Segments(segments)
     for part in _parts(segments):
         inside = segments[part.first : part.end]
         begin = max(inside[0].start - MARGIN, span[0]) if part.edges[0] else _cut(inside[0], True)
@@ -122,7 +122,7 @@ def refined(
             if k + 1 < part.end or part.edges[1]:
                 interval = _shifted(placed.end_intervals, at, begin, until)
                 result[k] = result[k]._replace(end=begin + float(placed.ends[at]), end_interval=interval)
-    return list(_in_order(result))
+    return Segments(_in_order(result))
 
 
 def _shifted(intervals: NDArray[np.float64] | None, k: int, begin: float, until: float) -> Span | None:

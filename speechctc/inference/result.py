@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.channel import Conditions
 from speechctc.core import files
 from speechctc.core.errors import InputError, optional, plural
-from speechctc.inference.segmenter import Segment, lasting
+from speechctc.inference.segmenter import Segment, Segments, lasting
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.marks import is_tone
 
@@ -130,7 +130,7 @@ class Recognition:
         As the user named it.
     seconds : float
         Length of the recording.
-    segments : tuple of Segment
+    segments : sequence of Segment
         The phones in order, without overlap.
     log_probability : float, optional
         Of an alignment: the log probability of its path, divided by the number of phones.
@@ -162,7 +162,7 @@ class Recognition:
 
     file: str
     seconds: float
-    segments: tuple[Segment, ...]
+    segments: Sequence[Segment]
     log_probability: float | None = None
     words: tuple[Word, ...] = ()
     misfits: tuple[Misfit, ...] = ()
@@ -203,7 +203,12 @@ class Recognition:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON output, times rounded to 0.1 ms."""
-        values: dict[str, Any] = {"file": self.file, "seconds": round(self.seconds, 6), "phones": list(self.phones)}
+        return {key: list(each) if isinstance(each, Iterator) else each for key, each in self.values().items()}
+
+    def values(self) -> dict[str, Any]:
+        """Return what `to_dict` does; iterators for the lists of phones, words and segments."""
+        phones = (segment.phone for segment in self.segments)
+        values: dict[str, Any] = {"file": self.file, "seconds": round(self.seconds, 6), "phones": phones}
         if self.is_dereverberated:
             values["is_dereverberated"] = True
         if self.log_probability is not None:
@@ -211,7 +216,7 @@ class Recognition:
         if self.intervals:
             values["intervals"] = [_rounded(each._asdict()) for each in self.intervals]
         if self.words:
-            values["words"] = [word.to_dict() for word in self.words]
+            values["words"] = (word.to_dict() for word in self.words)
         if self.score is not None:
             values["score"] = round(self.score, 4)
         if self.about:
@@ -222,11 +227,11 @@ class Recognition:
             values |= {"note": self.note, "is_unfit": self.is_unfit} if self.note else {}
         if self.misfits:
             values["misfits"] = [_rounded(misfit._asdict()) for misfit in self.misfits]
-        return values | {"segments": [segment.to_dict() for segment in self.segments]}
+        return values | {"segments": (segment.to_dict() for segment in self.segments)}
 
     def renamed(self, symbols: Mapping[str, str]) -> Recognition:
         """Return the result with phones written as other symbols; those without one stay as they are."""
-        segments = tuple(each.renamed(symbols) for each in self.segments)
+        segments = Segments(each.renamed(symbols) for each in self.segments)
         return replace(self, segments=segments, words=tuple(each.renamed(symbols) for each in self.words))
 
     def tiers(self, tones: bool = True) -> dict[str, list[Interval]]:

@@ -17,7 +17,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError
+from speechctc.core.packed import Packed
 from speechctc.features.extractor import extractor
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 
@@ -193,6 +194,7 @@ def log_odds(probabilities: Floats) -> Floats:
 Rows = NDArray[np.float32]
 Span = tuple[float, float]  # from when to when, in seconds
 WHOLE: Span = (0.0, math.inf)
+NO_INTERVAL: Span = (math.nan, math.nan)
 
 # Longest distance of a phone's start or end from its spike, seconds; silences have no limit. Of TIMIT's labelled
 # phones, 999 of 1000 stay within it.
@@ -376,6 +378,36 @@ class _Spike:
             self.peak = best
 
 
+class Segments(Packed[Segment]):
+    """Phones of an alignment, in little memory."""
+
+    form = "=i7d"
+
+    def __init__(self, items: Iterable[Segment] = ()) -> None:
+        self._labels: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._more: dict[int, tuple[Any, ...]] = {}  # alternatives and goodness, of those that have some
+        super().__init__(items)
+
+    def pack(self, place: int, item: Segment) -> tuple[float, ...]:
+        """Return the numbers of a phone."""
+        number = self._numbers.setdefault(item.phone, len(self._labels))
+        if number == len(self._labels):
+            self._labels.append(item.phone)
+        self._more.pop(place, None)
+        if item.alternatives or item.goodness:
+            self._more[place] = item.alternatives, item.goodness
+        edges = item.start_interval or NO_INTERVAL, item.end_interval or NO_INTERVAL
+        return number, *item[1:4], *edges[0], *edges[1]
+
+    def unpack(self, place: int, numbers: tuple[Any, ...]) -> Segment:
+        """Return a phone."""
+        number, start, end, confidence, *edges = numbers
+        alternatives, goodness = self._more.get(place, ((), None))
+        before, after = (None if math.isnan(edges[k]) else (edges[k], edges[k + 1]) for k in (0, 2))
+        return Segment(self._labels[number], start, end, confidence, alternatives, goodness, before, after)
+
+
 class Segmenter:
     """Finds the phones of a recording in log posteriors, which may come in blocks.
 
@@ -519,8 +551,8 @@ def change_point(rows: Rows, left: int, right: int) -> float:
     return last + (min(max(fall / (fall - rise), 0.0), 1.0) if fall > rise else 0.5)
 
 
-def lasting(segments: Sequence[Segment], shortest: float, begin: float, end: float) -> list[Segment]:
-    """Return segments of which each has a duration, in order and within a span; those that do are as they were.
+def lasting(segments: Sequence[Segment], shortest: float, begin: float, end: float) -> Iterator[Segment]:
+    """Yield segments of which each has a duration, in order and within a span; those that do are as they were.
 
     A segment that is too short gets its time from the ones after it, or at the end from the ones before it.
 
@@ -534,11 +566,10 @@ def lasting(segments: Sequence[Segment], shortest: float, begin: float, end: flo
         The span, seconds.
     """
     shortest = max(min(shortest, (end - begin) / max(len(segments), 1)), 0.0)
-    result, until = [], begin
+    until = begin
     for left, segment in zip(range(len(segments), 0, -1), segments, strict=True):
         start = max(min(segment.start, end - left * shortest), until)
         until = max(min(segment.end, end - (left - 1) * shortest), start)
         if until - start < shortest - 1e-9:
             until = min(start + shortest, end)
-        result.append(segment.moved(start, until))
-    return result
+        yield segment.moved(start, until)

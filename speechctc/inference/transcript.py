@@ -254,8 +254,8 @@ class CompiledTranscript(NamedTuple):
         The number of the unit that the state belongs to; -1 for those between units.
     place : ndarray, shape = (states,), int32
         For phones: which phone of its pronunciation it is; else -1.
-    left_out : dict of int to int
-        Number of the unit that each of these arcs leaves out.
+    left_out : ndarray, shape = (arcs,), int32
+        Number of the unit that each arc leaves out, or -1.
     units : tuple of Unit
         In reading order.
     spine : ndarray, shape = (n,), int32
@@ -266,7 +266,7 @@ class CompiledTranscript(NamedTuple):
     kind: NDArray[np.int8]
     unit: NDArray[np.int32]
     place: NDArray[np.int32]
-    left_out: dict[int, int]
+    left_out: NDArray[np.int32]
     units: tuple[Unit, ...]
     spine: NDArray[np.int32]
 
@@ -336,7 +336,7 @@ def compile_transcript(
         np.array(builder.kinds, np.int8),
         np.array(builder.owners, np.int32),
         np.array(builder.places, np.int32),
-        {int(arc): int(out[arc]) for arc in np.flatnonzero(out >= 0)},
+        out,
         tuple(units_of(items)),
         np.array(builder.spine, np.int32),
     )

@@ -31,7 +31,7 @@ from speechctc.inference.output import (
 )
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition, misfits_text
-from speechctc.inference.segmenter import Segment
+from speechctc.inference.segmenter import Segment, Segments
 from speechctc.inference.transcript import Items, units_of
 from speechctc.phones.espeak import Reader
 from speechctc.phones.inventory import CMU39
@@ -176,7 +176,7 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
     result = recogniser.place(path, items, channel=task.recording.channel, phrases=parts, options=options)
     segments = placing.hearing.joined(result.segments) if placing.hearing else result.segments
     words = () if language is None else result.words
-    segments = tuple(_named(each, placing.merged) for each in segments)
+    segments = Segments(_named(each, placing.merged) for each in segments) if placing.merged else segments
     result = replace(result, segments=segments, words=words, show_intervals=placing.show_intervals)
     result = result.renamed(placing.spelled) if placing.spelled else result
     if output.scored:

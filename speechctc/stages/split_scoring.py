@@ -57,13 +57,13 @@ class ScoredUtterance(NamedTuple):
     number : int
         Its place in the split.
     utterance : Utterance
-    segments : tuple of Segment
+    segments : sequence of Segment
     counts : EditCounts
     """
 
     number: int
     utterance: Utterance
-    segments: tuple[Segment, ...]
+    segments: Sequence[Segment]
     counts: EditCounts
 
     @property
@@ -109,7 +109,7 @@ class ScoredSplit:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     dereverberated: int = 0
 
-    def add(self, number: int, segments: tuple[Segment, ...]) -> None:
+    def add(self, number: int, segments: Sequence[Segment]) -> None:
         """Score the phones recognised in utterance `number`."""
         utterance, phones = self.utterances[number], [segment.phone for segment in segments]
         counts = edit_counts(self.folding.apply(utterance.phones), self.folding.apply(phones))

@@ -135,7 +135,7 @@ def path_through(compiled: CompiledTranscript, classes: list[int]) -> tuple[list
     rows[range(len(classes)), classes] = 0
     rows[:, STRETCH] = -1
     path = graph_viterbi(compiled.graph, columns_of(rows), len(rows))
-    left_out = [compiled.left_out[int(arc)] for _, arc in path.jumps if int(arc) in compiled.left_out]
+    left_out = [int(compiled.left_out[arc]) for _, arc in path.jumps if compiled.left_out[arc] >= 0]
     return [Kind(k).name for k in compiled.kind[path.states]], left_out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from speechctc.inference import placement
+from speechctc.inference.alignment import amiss
 from speechctc.inference.placement import Placement, Posteriors, place
 from speechctc.inference.transcript import AnyStretch, Fits, Items, Unit, learned_costs, phone_units
 
@@ -234,3 +236,20 @@ def test_of_a_long_recording_only_the_part_is_searched_wider_that_needs_it(monke
     wider = (last.high - last.low) > (first.high - first.low)
     assert wider.any() and not wider[:4000].any() and not wider[-2000:].any()
     assert (np.diff(last.low) >= 0).all() and (np.diff(last.high) >= 0).all()
+
+
+def test_what_is_amiss_is_told_without_all_posteriors_in_memory() -> None:
+    """In one hour they have 30 MB."""
+    frames, classes = 20_000, 100
+    rng = np.random.default_rng(0)
+    with Posteriors(classes) as posteriors:
+        rows = np.zeros((1000, classes), np.float32)
+        rows[np.arange(1000), rng.integers(classes, size=1000)] = 5.0
+        for _ in range(frames // 1000):
+            posteriors.append(rows)
+        found = place(phone_units([f"{k}" for k in range(1, 40)]), lambda each: list(map(int, each)), posteriors, 0.02)
+        tracemalloc.start()
+        amiss(found, posteriors, [0])
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < frames * classes * 4 / 2
