@@ -159,6 +159,13 @@ def test_the_page_of_a_class_is_sorted_by_a_learner_and_printed_whole(of_class: 
         )
         assert driver.execute_script("return document.documentElement.scrollWidth") <= PRINTED
         assert driver.execute_script("return document.querySelector('.class').getBoundingClientRect().right") <= PRINTED
+        assert (
+            driver.execute_script(
+                "const cuts = (box) => box.scrollHeight > box.clientHeight + 1;"
+                "return [...document.querySelectorAll('.scroll')].filter(cuts).length"
+            )
+            == 0
+        ), "what a box hides on the screen, paper lacks"
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
         see_learner(driver, of_class)
 
