@@ -206,9 +206,8 @@ class Text(Writer):
                 line = f"{times}  {one_field(segment.phone):<6} {segment.confidence:{width}.2f}"
                 if scored:
                     word = cast("Recognition", result).word_of(segment)
-                    of_two = "{} {:.2f}".format(*segment.contrast) if segment.contrast else ""
                     line += f"  {scored.score:5.2f}  {scored.instead:<14}  "
-                    line = f"{line}{f'{of_two:<12}  ' if contrast else ''}{_word_text(word)}".rstrip()
+                    line = f"{line}{f'{segment.contrast_text:<12}  ' if contrast else ''}{_word_text(word)}".rstrip()
                 yield line + "\n"
             return
         before = start = one_field(name.shown) + "\t" if layout.named else ""
@@ -325,9 +324,8 @@ class Json(Writer):
         """Yield the text of an object, phone by phone: an hour has some 40,000 phones."""
         source = {"file": name.file} | fields(name.channel)
         source |= {"speaker": name.speaker} if name.speaker else {}
-        score = {} if result.score is None else {"score": round(result.score, 4)}  # it is that of segments
-        own = replace(result, file=name.file, segments=()).to_dict() | {"phones": list(result.phones)}
-        yield json.dumps(source | score | own, ensure_ascii=False).removesuffix("]}")
+        own = replace(result, file=name.file).facts() | {"segments": []}
+        yield json.dumps(source | own, ensure_ascii=False).removesuffix("]}")
         for number, segment in enumerate(result.segments):
             yield (", " if number else "") + json.dumps(segment.to_dict(), ensure_ascii=False)
         yield "]}"

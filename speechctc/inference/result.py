@@ -203,6 +203,10 @@ class Recognition:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON output, times rounded to 0.1 ms."""
+        return self.facts() | {"segments": [segment.to_dict() for segment in self.segments]}
+
+    def facts(self) -> dict[str, Any]:
+        """Return these values without the segments."""
         values: dict[str, Any] = {"file": self.file, "seconds": round(self.seconds, 6), "phones": list(self.phones)}
         if self.is_dereverberated:
             values["is_dereverberated"] = True
@@ -222,7 +226,7 @@ class Recognition:
             values |= {"note": self.note, "is_unfit": self.is_unfit} if self.note else {}
         if self.misfits:
             values["misfits"] = [_rounded(misfit._asdict()) for misfit in self.misfits]
-        return values | {"segments": [segment.to_dict() for segment in self.segments]}
+        return values
 
     def renamed(self, symbols: Mapping[str, str]) -> Recognition:
         """Return the result with phones written as other symbols; those without one stay as they are."""
@@ -257,7 +261,7 @@ class Recognition:
             tiers["score"] = tier(f"{s.goodness.score:.2f}" if s.goodness else "" for s in segments)
             tiers["said instead"] = tier(s.goodness.instead if s.goodness else "" for s in segments)
         if any(s.contrast for s in segments):
-            tiers["contrast"] = tier("{} {:.2f}".format(*s.contrast) if s.contrast else "" for s in segments)
+            tiers["contrast"] = tier(s.contrast_text for s in segments)
         if self.misfits:
             texts = [(m.start, m.end, f"{m.kind}: {m.text}" if m.text else m.kind) for m in self.misfits]
             tiers["misfits"] = _tier(texts, self.seconds)
