@@ -142,7 +142,7 @@ class Document:
             raise InputError(f"{path}: {what}", "check that they belong together")
         if found in history.newest:
             return grid, None
-        is_changed, what, note = bool(written.changed([path])), journal.READ, ""
+        is_changed, what, note = not _is_draft(path), journal.READ, ""
         if history.revision:
             how = "is not as the studio left it: it was restored, or changed by another program"
             note = f"{path.name} {how}. Its labels are shown; undo brings yours"
@@ -345,6 +345,15 @@ class Document:
             with self._lock:
                 if self._history.newest != {new}:
                     self._append({"wrote": new})
+                self._mark()
+
+    def _mark(self) -> None:
+        """Record whether the TextGrid has a model's labels or a person's, for `start` and `decode`."""
+        is_corrected = self.state == "corrected"
+        if is_corrected and _is_draft(self.grid_path):
+            written.mark_checked([self.grid_path])
+        elif not is_corrected and not _is_draft(self.grid_path):
+            written.mark_draft(self.grid_path)
 
     def _put_in_place(self, draft: Path, new: str) -> None:
         """Give a draft with the digest `new` the TextGrid's name, unless another program changed that."""
@@ -361,6 +370,11 @@ class Document:
             what = f"{self.grid_path}: was restored, or changed by another program, and is left as it is"
             fix = f"open the recording again to see it; your corrections are in {self.journal.path.name}"
             raise InputError(what, fix)
+
+
+def _is_draft(path: Path) -> bool:
+    """Return whether nobody corrected the labels of a TextGrid, as its folder's record tells."""
+    return written.is_draft(path) or not written.changed([path])
 
 
 def _now() -> str:

@@ -6,14 +6,17 @@ import os
 import re
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from speechctc.audio.annotations import Interval, Tier, long_text, read_textgrid, read_tiers, textgrid_text
+from speechctc.config.schema import CorpusConfig
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
+from speechctc.corpora.registry import read_corpus
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.studio.document import Conflict, Document
@@ -117,6 +120,38 @@ def test_recognised_labels_stay_replaceable_until_someone_corrects_them(tmp_path
     with pytest.raises(InputError, match="corrected by hand"):
         document.put_recognised(result)
     assert Document(tmp_path / "a.wav").phones[0].checked
+
+
+def kept(folder: Path) -> list[str]:
+    """Return the recordings whose labels a corpus of the folder takes as a person's."""
+    config = CorpusConfig(kind="textgrid", root=folder, tier="phones", uncorrected=False)
+    return sorted(each.audio.name for split in read_corpus(config).splits.values() for each in split)
+
+
+def test_the_record_tells_labels_that_someone_saw_to_from_drafts(tmp_path: Path) -> None:
+    for name in ("again", "beside", "right", "undone"):
+        result = replace(recognised(tmp_path / f"{name}.wav"), seconds=0.34)  # which every writer writes alike
+        if name == "beside":
+            (tmp_path / "beside.TextGrid").write_text(textgrid_text(0.34, {"words": WORDS}))
+        document = Document(tmp_path / f"{name}.wav")
+        document.put_recognised(result)
+        if name in ("right", "undone", "again"):
+            document.edit(document.revision, {"what": "confirm_all"})
+            document.write_grid()
+            assert not kept_by_decode(document.grid_path)
+        if name in ("undone", "again"):
+            document.step(document.revision, "undo")
+            document.write_grid()
+        if name == "again":
+            document.put_recognised(replace(result, segments=result.segments[:1]))
+            document.write_grid()
+    assert kept(tmp_path) == ["right.wav"]
+    assert "words" in (tmp_path / "beside.TextGrid").read_text() and not kept_by_decode(tmp_path / "beside.TextGrid")
+
+
+def kept_by_decode(path: Path) -> bool:
+    """Return whether `speechctc decode` may write over a file."""
+    return not written.changed([path])
 
 
 def test_another_programs_textgrid_is_shown_and_undo_brings_the_corrections_back(tmp_path: Path) -> None:
