@@ -399,6 +399,9 @@ class Grid:
         Time in the file, and in `tiers`, at which the recording begins, s.
     note : str
         What the user should know about how the file was read, or ``""``.
+    exact : dict of float to float
+        The times of the file by those in the recording, which are rounded: what nobody moves stays where it is, and
+        boundaries of several tiers stay one.
     """
 
     name: str = PHONES
@@ -407,6 +410,7 @@ class Grid:
     own: dict[int, int] = field(default_factory=lambda: {0: 0, 1: -1})
     origin: float = 0.0
     note: str = ""
+    exact: dict[float, float] = field(default_factory=dict)
 
     @property
     def others(self) -> list[Tier]:
@@ -415,12 +419,24 @@ class Grid:
 
     def text(self, seconds: float, phones: Sequence[Phone]) -> str:
         """Return the TextGrid with these phones, in Praat's long text format; it begins where it did."""
-        origin = self.origin
         ends = [entry.end for tier in self.tiers for entry in tier.entries]
-        end = max([_moved(seconds, origin), *ends, *(_moved(phone.end, origin) for phone in phones[-1:])])
-        new = {place: [_own_entry(what, phone, origin) for phone in phones] for place, what in self.own.items()}
+        end = max([_moved(seconds, self.origin), *ends, *(self._time(phone.end) for phone in phones[-1:])])
+        new = {place: [self._entry(what, phone) for phone in phones] for place, what in self.own.items()}
         tiers = [tier._replace(entries=new.get(k, tier.entries)) for k, tier in enumerate(self.tiers)]
-        return long_text(end, tiers, origin)
+        return long_text(end, tiers, self.origin)
+
+    def _time(self, time: float) -> float:
+        """Return a time of the recording as it is in the file."""
+        return self.exact.get(time, _moved(time, self.origin))
+
+    def _entry(self, what: int, phone: Phone) -> Interval:
+        """Return the entry of a phone in a tier that is written from the phones; see `own`."""
+        label = "" if what else phone.label
+        if what < 0 and phone.confidence is not None:
+            label = f"{phone.confidence:.2f}"
+        elif 0 < what <= len(phone.alternatives):
+            label = "{} {:.2f}".format(*phone.alternatives[what - 1])
+        return Interval(self._time(phone.start), self._time(phone.end), label)
 
 
 def read_grid(path: Path, seconds: float) -> Grid:
@@ -449,11 +465,13 @@ def read_grid(path: Path, seconds: float) -> Grid:
     alternatives = [entries[rank] for rank in sorted(rank for rank in entries if rank > 0)]
     phones = [_with_model(phone, entries.get(-1, {}), alternatives) for phone in phones]
     if origin:
-        times = [_phone(Interval(each.start - origin, each.end - origin, "")) for each in phones]
-        phones = [each._replace(start=at.start, end=at.end) for each, at in zip(phones, times, strict=True)]
+        moved = [_phone(Interval(each.start - origin, each.end - origin, "")) for each in phones]
+        phones = [each._replace(start=at.start, end=at.end) for each, at in zip(phones, moved, strict=True)]
     note = "; ".join(filter(None, (read.note, read.domain_note(path, seconds))))
+    times = (time for tier in [*tiers, tiers[place]] for each in tier.entries for time in (each.start, each.end))
+    exact = {round(time - origin, DIGITS): time for time in times if time >= origin}
     kept = [tier._replace(entries=[]) if k in own else tier for k, tier in enumerate(tiers)]
-    return Grid(tiers[place].name, phones, kept, own, origin, note)
+    return Grid(tiers[place].name, phones, kept, own, origin, note, exact)
 
 
 def _place_of_phones(tiers: list[Tier], path: Path) -> int:
@@ -523,16 +541,6 @@ def keep_copy(path: Path) -> Path:
                 shutil.copystat(path, copy)
         return copy
     raise AssertionError("the names have no end")
-
-
-def _own_entry(what: int, phone: Phone, origin: float) -> Interval:
-    """Return the entry of a phone in a tier that is written from the phones; see `Grid.own` and `Grid.origin`."""
-    label = "" if what else phone.label
-    if what < 0 and phone.confidence is not None:
-        label = f"{phone.confidence:.2f}"
-    elif 0 < what <= len(phone.alternatives):
-        label = "{} {:.2f}".format(*phone.alternatives[what - 1])
-    return Interval(_moved(phone.start, origin), _moved(phone.end, origin), label)
 
 
 def _moved(time: float, origin: float) -> float:

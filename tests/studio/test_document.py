@@ -122,6 +122,27 @@ def test_recognised_labels_stay_replaceable_until_someone_corrects_them(tmp_path
     assert Document(tmp_path / "a.wav").phones[0].checked
 
 
+def test_what_nobody_moves_stays_to_the_sample(tmp_path: Path) -> None:
+    """As other programs write times, of samples at 44.1 kHz; boundaries of words and phones stay one."""
+    write_song(tmp_path / "a.wav", ["low", "top"])
+    at = [number / 44100 for number in (0, 4411, 9001, 13007)]
+    phones = [Interval(at[k], at[k + 1], label) for k, label in enumerate("abc")]
+    words = [Interval(at[0], at[2], "one"), Interval(at[2], at[3], "two")]
+    (tmp_path / "a.TextGrid").write_text(long_text(0.34, [Tier("phones", False, phones), Tier("words", False, words)]))
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 1, "x")
+    document.edit(document.revision, {"what": "move", "phone": 0, "edge": "end", "time": 0.11})
+    document.write_grid()
+    for label in "yz":
+        document = Document(tmp_path / "a.wav")
+        relabel(document, 2, label)
+        document.write_grid()
+        found = read_tiers(document.grid_path).tiers
+        tiers = {tier.name: [each for each in tier.entries if each.label] for tier in found}
+        assert tiers["words"] == words
+        assert [(each.start, each.end) for each in tiers["phones"]] == [(at[0], 0.11), (0.11, at[2]), (at[2], at[3])]
+
+
 def kept(folder: Path) -> list[str]:
     """Return the recordings whose labels a corpus of the folder takes as a person's."""
     config = CorpusConfig(kind="textgrid", root=folder, tier="phones", uncorrected=False)
