@@ -167,6 +167,8 @@ def test_the_page_of_a_class_is_sorted_by_a_learner_and_printed_whole(of_class: 
             )
             == 0
         ), "what a box hides on the screen, paper lacks"
+        head = "getComputedStyle(document.querySelector('.class thead .sort')).display"
+        assert driver.execute_script(f"return {head}") == "contents"  # Chromium repeats no buttons on the next page
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
         see_learner(driver, of_class)
 
