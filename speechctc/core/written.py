@@ -3,8 +3,9 @@
 Each folder of results has a small hidden file, `RECORD`, with a line for every file written there: its SHA-256 and its
 name, as ``sha256sum`` prints them. The line is appended before the file gets its name, so that a run that is killed
 leaves no file that looks like a person's; and once more after it took the place of another. So a file is ours if it is
-as one of the last two lines of its name says: an older version, put back, is a person's. So is one that `check` marked;
-the mark names what was checked, as another draft may be copied over it.
+as one of the last two lines of its name says: an older version, put back, is a person's. So is one that `mark_checked`
+marked; the mark names what was checked, as another draft may be copied over it. What `mark_draft` marked has a model's
+labels beside what may be a person's: it is not overwritten, but its labels count as nobody's.
 Several processes can append to the same record.
 
 No link is followed when writing: a folder that a stranger made may hold links to any file of the user's. A folder that
@@ -36,6 +37,7 @@ from speechctc.core.text_files import MOST_TEXT
 
 RECORD = ".speechctc-written"
 CHECKED = "checked:"  # before the digest of what a person found right; with it, the line is of no content
+DRAFT = "draft:"  # before the digest of what a model's labels were put into; likewise
 NAMED = 3  # files that an error names; the others are counted
 
 _SAFE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -64,6 +66,17 @@ def mark_checked(paths: Iterable[Path]) -> None:
     """Record that a person found files right: from now on they are the person's."""
     for path in paths:
         _append(path, CHECKED + files.sha256(path), 2)
+
+
+def mark_draft(path: Path) -> None:
+    """Record that the labels of a file are a model's, whoever made the rest of it."""
+    _append(path, DRAFT + files.sha256(path), 2)
+
+
+def is_draft(path: Path) -> bool:
+    """Return whether `mark_draft` marked a file, and it is as it was then."""
+    own = [] if path.is_symlink() else _digests(path)
+    return bool(own) and own[0] in (DRAFT + files.sha256(path), DRAFT + _digest_of_text(path))
 
 
 def unrecorded(paths: Iterable[Path]) -> list[Path]:
@@ -225,9 +238,7 @@ class _Record:
     version: tuple[int, ...] = ()
     end: int = 0  # of the lines that were read
     last: bytes = b""  # the last of them
-    own: dict[bytes, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # by name, what its last two lines say, newest first
+    own: dict[bytes, tuple[str, ...]] = field(default_factory=dict)  # its last two lines by name, newest first
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def digests(self, name: bytes) -> list[str]:

@@ -263,12 +263,14 @@ class TierReader:
     def add(self, id: str, split: str, read: Callable[[], LabelledRecording]) -> None:
         """Add a file of a split, or to what is rejected if `read` raises an `InputError`.
 
-        So is one that is as `speechctc decode` wrote it, where ``corpus.uncorrected`` leaves such files out.
+        So is one that is as `speechctc decode` wrote it, or whose labels the studio recognised, where
+        ``corpus.uncorrected`` leaves such files out.
         """
         try:
             labelled = read()
-            if is_decoded(labelled.tiers):
-                is_draft = not written.changed([labelled.file])
+            decoded = is_decoded(labelled.tiers)
+            is_draft = written.is_draft(labelled.file) or (decoded and not written.changed([labelled.file]))
+            if decoded or is_draft:
                 (self._uncorrected if is_draft else self._edited).append(labelled.file)
                 if is_draft and not self._config.uncorrected:
                     raise InputError(f"{labelled.file}: {NOT_CORRECTED}", UNCORRECTED_FIX)

@@ -206,9 +206,8 @@ class Text(Writer):
                 line = f"{times}  {one_field(segment.phone):<6} {segment.confidence:{width}.2f}"
                 if scored:
                     word = cast("Recognition", result).word_of(segment)
-                    of_two = "{} {:.2f}".format(*segment.contrast) if segment.contrast else ""
                     line += f"  {scored.score:5.2f}  {scored.instead:<14}  "
-                    line = f"{line}{f'{of_two:<12}  ' if contrast else ''}{_word_text(word)}".rstrip()
+                    line = f"{line}{f'{segment.contrast_text:<12}  ' if contrast else ''}{_word_text(word)}".rstrip()
                 yield line + "\n"
             return
         before = start = one_field(name.shown) + "\t" if layout.named else ""
@@ -341,11 +340,7 @@ class Json(Writer):
         """Yield the text of an object, phone by phone: an hour has some 40,000 phones."""
         source = {"file": name.file} | fields(name.channel)
         source |= {"speaker": name.speaker} if name.speaker else {}
-        score = {} if result.score is None else {"score": round(result.score, 4)}  # it is that of segments
-        whole = result.values()
-        own = replace(result, file=name.file, segments=()).values()
-        own |= {"phones": whole["phones"], "segments": whole["segments"]}
-        yield from _json_pieces(source | score | own)
+        yield from _json_pieces(source | replace(result, file=name.file).values())
 
     def write(self, results: Iterable[Named], out: TextIO, layout: Layout = Layout()) -> None:  # noqa: B008
         """Write a list; its end is written even after an error, so that the file can be read."""

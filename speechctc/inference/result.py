@@ -120,6 +120,9 @@ def misfits_text(misfits: Sequence[Misfit]) -> str:
     return "; ".join(parts)
 
 
+LOG_PROBABILITY = "log probability"  # the tier that has it, one number for a whole recording
+
+
 @dataclass(frozen=True, repr=False)
 class Recognition:
     """The phones recognised or aligned in one recording.
@@ -262,12 +265,12 @@ class Recognition:
             tiers["score"] = tier(f"{s.goodness.score:.2f}" if s.goodness else "" for s in segments)
             tiers["said instead"] = tier(s.goodness.instead if s.goodness else "" for s in segments)
         if any(s.contrast for s in segments):
-            tiers["contrast"] = tier("{} {:.2f}".format(*s.contrast) if s.contrast else "" for s in segments)
+            tiers["contrast"] = tier(s.contrast_text for s in segments)
         if self.misfits:
             texts = [(m.start, m.end, f"{m.kind}: {m.text}" if m.text else m.kind) for m in self.misfits]
             tiers["misfits"] = _tier(texts, self.seconds)
         if self.log_probability is not None:
-            tiers["log probability"] = [Interval(0.0, self.seconds, f"{self.log_probability:.4f}")]
+            tiers[LOG_PROBABILITY] = [Interval(0.0, self.seconds, f"{self.log_probability:.4f}")]
         return tiers
 
     def to_textgrid(self, path: str | Path | None = None, overwrite: bool = False) -> str:

@@ -280,6 +280,11 @@ class Segment(NamedTuple):
         found = min(self.goodness.contrasts, key=lambda each: each[1], default=None) if self.goodness else None
         return found and (f"{self.phone}/{found[0]}", found[1])
 
+    @property
+    def contrast_text(self) -> str:
+        """That contrast as people read it: ``th/s 0.12``; ``""`` without one."""
+        return "{} {:.2f}".format(*self.contrast) if self.contrast else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values of the JSON output, times rounded to 0.1 ms."""
         numbers = {"start": self.start, "end": self.end, "confidence": self.confidence}

@@ -96,6 +96,11 @@ class Timeline:
         """Return a time, from the start or of a length, in per cent of the width, for CSS."""
         return f"{100 * seconds / max(self.seconds, 1e-9):.4f}%"
 
+    def is_narrow(self, cell: Cell) -> bool:
+        """Return whether a label has too little room; then it is small, and stands above or below the others."""
+        room = (cell.end - cell.start) / max(self.seconds, 1e-9) * self.width
+        return room < LETTER * len(cell.label) + AROUND
+
 
 def make_timeline(id: str, name: str, samples: NDArray[np.float32], rate: int, tiers: Sequence[Tier]) -> Timeline:
     """Return a recording as it is shown on a page.

@@ -199,6 +199,32 @@ def describe(label: str) -> dict[str, str]:
     return {"kind": "consonant", **consonants[-1], **manner, "voicing": "voiced" if voiced else "voiceless"}
 
 
+_SIGNS = {sign: name for signs in TABLES["signs"].values() for sign, name in signs.items()}
+KEY_WORDS: dict[str, str] = TABLES["key words"]
+
+
+def term(symbol: str) -> str:
+    """Return what a symbol of the IPA chart is called: ``voiced velar plosive``, ``nasalised``; ``""`` for others."""
+    about, name = describe(symbol), ""
+    if is_diphthong(symbol):
+        name = "diphthong"
+    elif about.get("kind") == "vowel":
+        rounding = "rounded" if sounds_of(symbol)[0].rounded else "unrounded"
+        name = f"{about['height']} {about['backness']} {rounding} vowel"
+    elif about:
+        name = f"{about['voicing']} {about['place']} {about['manner']}"
+    signs = [sign for sign in unicodedata.normalize("NFD", symbol) if sign in _SIGNS and not (about and sign in TIES)]
+    return ", ".join(filter(None, [name, *(_SIGNS[sign] for sign in signs)]))
+
+
+def in_words(label: str, arpabet: bool) -> str:
+    """Return what a label means: ``[ʃ] as in shoe`` of ARPABET, else the `term` of the IPA chart."""
+    if not arpabet:
+        return term(label)
+    word = KEY_WORDS.get(label, "")
+    return f"[{ipa(label, True)[0]}]{f' as in {word}' if word else ''}"
+
+
 @lru_cache(maxsize=2**16)  # an inventory of 400 phones is compared with 80 known ones three times
 def distance(a: str, b: str, at_first: bool = False) -> float:
     """Return the distance of two IPA labels in their features: 0 if they are the same, infinite if one is not IPA.

@@ -32,7 +32,7 @@ from speechctc.inference.result import Misfit, misfits_text
 from speechctc.inference.segmenter import OMITTED
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import sound_url
-from speechctc.phones.articulation import ipa, is_arpabet
+from speechctc.phones.articulation import KEY_WORDS, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
 
 SCORES, INDEX, SHEET = "scores", "index", "sounds"  # names in the folder: of a folder, a page, and tables
@@ -47,12 +47,6 @@ WORST, PRACTISED = 5, 3  # sounds that the page of all, and that of a speaker, b
 MOST = 3  # of what was said instead, for those
 WEAK, POOR = 0.5, 0.2  # scores below which a sound is worth practice, and below which it is marked
 # A word with each phone of ARPABET, for those who do not read phonetic signs.
-KEY_WORDS = dict(
-    aa="father", ae="cat", ah="cup", ao="law", aw="house", ay="five", b="book", ch="cheese", d="day", dh="this",
-    eh="bed", er="bird", ey="face", f="fish", g="good", hh="hat", ih="ship", iy="sheep", jh="judge", k="key", l="leaf",
-    m="man", n="nose", ng="sing", ow="boat", oy="boy", p="pen", r="red", s="sun", sh="shoe", t="tea", th="think",
-    uh="foot", uw="moon", v="very", w="wet", y="yes", z="zoo", zh="measure",
-)  # fmt: skip
 FINDINGS = 20  # words to name in which several sounds were said badly
 NOTHING = "nothing"  # was said instead: in CSV, a field that begins with - gets an apostrophe
 METHOD = (
@@ -621,7 +615,8 @@ def of_class(
     for sound in sounds:
         own = [found[each.name].get(sound.phone) for each in speakers]
         below = [speakers[k] for k, each in enumerate(own) if each and each.is_often and each.score < POOR]
-        rows.append({"named": named[sound.phone], "sound": sound, "found": own, "below": below})
+        word = KEY_WORDS.get(sound.phone, "")
+        rows.append({"named": named[sound.phone], "key_word": word, "sound": sound, "found": own, "below": below})
     worst = [row for row in rows if row["sound"].is_often][:WORST]
     return {"phones": rows, "worst": worst}
 

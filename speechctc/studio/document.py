@@ -142,7 +142,7 @@ class Document:
             raise InputError(f"{path}: {what}", "check that they belong together")
         if found in history.newest:
             return grid, None
-        is_changed, what, note = bool(written.changed([path])), journal.READ, ""
+        is_changed, what, note = not _is_draft(path), journal.READ, ""
         if history.revision:
             how = "is not as the studio left it: it was restored, or changed by another program"
             note = f"{path.name} {how}. Its labels are shown; undo brings yours"
@@ -347,6 +347,15 @@ class Document:
             with self._lock:
                 if self._history.newest != {new}:
                     self._append({"wrote": new})
+                self._mark()
+
+    def _mark(self) -> None:
+        """Record whether the TextGrid has a model's labels or a person's, for `start` and `decode`."""
+        is_corrected = self.state == "corrected"
+        if is_corrected and _is_draft(self.grid_path):
+            written.mark_checked([self.grid_path])
+        elif not is_corrected and not _is_draft(self.grid_path):
+            written.mark_draft(self.grid_path)
 
     def _put_in_place(self, draft: Path, new: str) -> None:
         """Give a draft with the digest `new` the TextGrid's name, unless another program changed that."""
@@ -363,6 +372,11 @@ class Document:
             what = f"{self.grid_path}: was restored, or changed by another program, and is left as it is"
             fix = f"open the recording again to see it; your corrections are in {self.journal.path.name}"
             raise InputError(what, fix)
+
+
+def _is_draft(path: Path) -> bool:
+    """Return whether nobody corrected the labels of a TextGrid, as its folder's record tells."""
+    return written.is_draft(path) or not written.changed([path])
 
 
 def _now() -> str:
@@ -387,6 +401,9 @@ class Grid:
         Time in the file, and in `tiers`, at which the recording begins, s.
     note : str
         What the user should know about how the file was read, or ``""``.
+    exact : dict of float to float
+        The times of the file by those in the recording, which are rounded: what nobody moves stays where it is, and
+        boundaries of several tiers stay one.
     """
 
     name: str = PHONES
@@ -395,6 +412,7 @@ class Grid:
     own: dict[int, int] = field(default_factory=lambda: {0: 0, 1: -1})
     origin: float = 0.0
     note: str = ""
+    exact: dict[float, float] = field(default_factory=dict)
 
     @property
     def others(self) -> list[Tier]:
@@ -403,12 +421,24 @@ class Grid:
 
     def text(self, seconds: float, phones: Sequence[Phone]) -> str:
         """Return the TextGrid with these phones, in Praat's long text format; it begins where it did."""
-        origin = self.origin
         ends = [entry.end for tier in self.tiers for entry in tier.entries]
-        end = max([_moved(seconds, origin), *ends, *(_moved(phone.end, origin) for phone in phones[-1:])])
-        new = {place: [_own_entry(what, phone, origin) for phone in phones] for place, what in self.own.items()}
+        end = max([_moved(seconds, self.origin), *ends, *(self._time(phone.end) for phone in phones[-1:])])
+        new = {place: [self._entry(what, phone) for phone in phones] for place, what in self.own.items()}
         tiers = [tier._replace(entries=new.get(k, tier.entries)) for k, tier in enumerate(self.tiers)]
-        return long_text(end, tiers, origin)
+        return long_text(end, tiers, self.origin)
+
+    def _time(self, time: float) -> float:
+        """Return a time of the recording as it is in the file."""
+        return self.exact.get(time, _moved(time, self.origin))
+
+    def _entry(self, what: int, phone: Phone) -> Interval:
+        """Return the entry of a phone in a tier that is written from the phones; see `own`."""
+        label = "" if what else phone.label
+        if what < 0 and phone.confidence is not None:
+            label = f"{phone.confidence:.2f}"
+        elif 0 < what <= len(phone.alternatives):
+            label = "{} {:.2f}".format(*phone.alternatives[what - 1])
+        return Interval(self._time(phone.start), self._time(phone.end), label)
 
 
 def read_grid(path: Path, seconds: float) -> Grid:
@@ -437,11 +467,13 @@ def read_grid(path: Path, seconds: float) -> Grid:
     alternatives = [entries[rank] for rank in sorted(rank for rank in entries if rank > 0)]
     phones = [_with_model(phone, entries.get(-1, {}), alternatives) for phone in phones]
     if origin:
-        times = [_phone(Interval(each.start - origin, each.end - origin, "")) for each in phones]
-        phones = [each._replace(start=at.start, end=at.end) for each, at in zip(phones, times, strict=True)]
+        moved = [_phone(Interval(each.start - origin, each.end - origin, "")) for each in phones]
+        phones = [each._replace(start=at.start, end=at.end) for each, at in zip(phones, moved, strict=True)]
     note = "; ".join(filter(None, (read.note, read.domain_note(path, seconds))))
+    times = (time for tier in [*tiers, tiers[place]] for each in tier.entries for time in (each.start, each.end))
+    exact = {round(time - origin, DIGITS): time for time in times if time >= origin}
     kept = [tier._replace(entries=[]) if k in own else tier for k, tier in enumerate(tiers)]
-    return Grid(tiers[place].name, phones, kept, own, origin, note)
+    return Grid(tiers[place].name, phones, kept, own, origin, note, exact)
 
 
 def _place_of_phones(tiers: list[Tier], path: Path) -> int:
@@ -511,16 +543,6 @@ def keep_copy(path: Path) -> Path:
                 shutil.copystat(path, copy)
         return copy
     raise AssertionError("the names have no end")
-
-
-def _own_entry(what: int, phone: Phone, origin: float) -> Interval:
-    """Return the entry of a phone in a tier that is written from the phones; see `Grid.own` and `Grid.origin`."""
-    label = "" if what else phone.label
-    if what < 0 and phone.confidence is not None:
-        label = f"{phone.confidence:.2f}"
-    elif 0 < what <= len(phone.alternatives):
-        label = "{} {:.2f}".format(*phone.alternatives[what - 1])
-    return Interval(_moved(phone.start, origin), _moved(phone.end, origin), label)
 
 
 def _moved(time: float, origin: float) -> float:

@@ -273,6 +273,8 @@ class Engine:
         The model: ``folder``, ``line``, ``phones`` and ``has_ngram``; empty until it is loaded.
     ngram : bool
         Recognise with the model's n-gram.
+    is_loading : bool
+        A model is being loaded; until then, `about` is that of the one before.
     problem : str
         Why there is no model, or ``""``.
     """
@@ -285,7 +287,7 @@ class Engine:
         self._numbers = itertools.count(1)
         self.about: dict[str, Any] = {}
         self.problem = ""
-        self.ngram = True
+        self.ngram, self.is_loading = True, True
         self._is_closed = False
         self._start()
 
@@ -318,6 +320,7 @@ class Engine:
                 request.set_exception(ended)
 
     def _loaded(self, future: Future[Any]) -> None:
+        self.is_loading = False
         if (error := future.exception()) is None:
             self.about, self.problem = future.result(), ""
             self._say(self.about["line"])
@@ -355,6 +358,7 @@ class Engine:
 
     def load(self, model: Path | None) -> Request:
         """Load another model, in place of the one before."""
+        self.is_loading = True
         request = self.ask("load", model)
 
         def loaded(done: Future[Any]) -> None:

@@ -167,7 +167,7 @@ class Routes:
         self.writing: dict[str, Callable[..., Any]] = {
             "edit": lambda request, body: studio.edit(_name(request), body),
             "place": lambda request, body: studio.place(_name(request), body),
-            "recognise": lambda request, body: studio.recognise(body.get("names")),
+            "recognise": lambda request, body: studio.recognise(body.get("names"), body.get("again") is True),
             "recognise/stop": lambda request, body: studio.stop_recognising(body.get("names")),
             "look": lambda request, body: studio.folder.scan(),
             "train": lambda request, body: studio.train(_number(body.get("minutes"))),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from speechctc.core.errors import InputError
 from speechctc.inference.formats import WRITERS
-from speechctc.phones.articulation import chart, ipa, is_arpabet
+from speechctc.inference.result import LOG_PROBABILITY
+from speechctc.model.checkpoint import find_checkpoint
+from speechctc.phones.articulation import chart, in_words, ipa, is_arpabet, term
 from speechctc.studio.document import Document
 from speechctc.studio.engine import Engine, Launch, Recognitions, launch_process
 from speechctc.studio.folder import Folder
@@ -79,15 +82,23 @@ class Studio:
                 "ngram": self.engine.ngram,
                 "problem": self.engine.problem,
                 "rounds": self.training.models(),
-                "first": str(self.first_model or ""),
+                "loading": self.engine.is_loading,
+                "first": self._first_name(),
             },
-            "ipa": ipa_of(self.engine.about.get("phones", ())),
-            "chart": [[name, list(symbols)] for name, symbols in chart()],
+            "ipa": ipa_of(phones := self.engine.about.get("phones", ())),
+            "terms": {label: in_words(label, is_arpabet(phones)) for label in phones},
+            **({} if since else {"chart": _chart()}),  # it does not change
             "formats": list(WRITERS),
             "recognising": self.recognitions.status(),
             "problems": dict(self.recognitions.problems),
             "training": {key: value for key, value in status.items() if key != "process"},
         }
+
+    def _first_name(self) -> str:
+        """Return the folder of the model that round 0 stands for; ``""`` if there is none."""
+        with suppress(InputError):
+            return str(find_checkpoint(self.first_model, or_bundled=True))
+        return ""
 
     def _take_new_model(self, status: Mapping[str, Any]) -> None:
         if not self.training.is_new(status):
@@ -102,7 +113,8 @@ class Studio:
     def recording(self, name: str) -> dict[str, Any]:
         """Return the labels of a recording, read again if another program changed them."""
         document = self.folder.document(name, again=True)
-        kept = [tier for tier in document.grid.others if any(entry.label for entry in tier.entries)]
+        labelled = [tier for tier in document.grid.others if any(entry.label for entry in tier.entries)]
+        kept = [tier for tier in labelled if tier.name != LOG_PROBABILITY]
         tiers = [{"name": t.name, "points": t.points, "entries": [list(e) for e in t.entries if e.label]} for t in kept]
         return {
             "name": name,
@@ -221,8 +233,10 @@ class Studio:
         about = {"what": splice.what, "note": document.note, "unknown": self.unknown(document)}
         return {**self._about(document), **changed, **about}
 
-    def recognise(self, names: Any = None) -> dict[str, Any]:
-        """Recognise recordings that nobody has corrected, in the background; with None, all that have no labels.
+    def recognise(self, names: Any = None, again: bool = False) -> dict[str, Any]:
+        """Recognise recordings that nobody has corrected, in the background.
+
+        With None, all that have no labels; or `again`, all whose labels a model recognised.
 
         Raises
         ------
@@ -230,7 +244,7 @@ class Studio:
             These are no names, or the only one is of a recording that a person corrected.
         """
         if names is None:
-            names = [row["name"] for row in self.folder.rows() if row["state"] == "new"]
+            names = [row["name"] for row in self.folder.rows() if row["state"] == ("recognised" if again else "new")]
         for name in _names(names):
             document = self.folder.document(name, again=True)
             if document.state != "corrected":
@@ -298,6 +312,11 @@ class Studio:
         is_written = self.folder.settle(patience)
         self.engine.close()
         return is_written
+
+
+def _chart() -> list[tuple[str, dict[str, str]]]:
+    """Return the rows of the IPA chart: a name, and what each symbol in it is called."""
+    return [(name, {symbol: term(symbol) for symbol in symbols}) for name, symbols in chart()]
 
 
 def ipa_of(phones: Sequence[str]) -> dict[str, str]:

@@ -88,13 +88,14 @@ class Round:
         """Extract and train."""
         from speechctc.config.load import override, parse_config
         from speechctc.core.progress import Reporter
+        from speechctc.model.checkpoint import read_config
         from speechctc.stages.calibrate import calibrate_run
         from speechctc.stages.extract import extract
         from speechctc.stages.train import Stopped, train
         from speechctc.training.records import Callbacks
 
-        stored = files.read_json(Path(self.state["model"]) / "checkpoint.json")["config"]
-        config = parse_config(override({**stored, "corpus": self.corpus()}, self.settings()), "this round")
+        stored = read_config(Path(self.state["model"])).model_dump(mode="json")
+        config = parse_config(override(stored | {"corpus": self.corpus()}, self.settings()), "this round")
         found = {each.split: each.utterances for each in extract(config, Reporter(quiet=True))}
         if not found["dev"]:
             raise InputError(self._why_no_dev(), REMEDY)

@@ -274,6 +274,10 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
     done = speechctc("score-phones", "june", *words, "--by-speaker", "now", "--before", "pages", "--format", "csv")
     assert done.status == 0 and "wrote 2 pages, index.html and sounds.csv and .xlsx into now" in done.out, done.err
     page, now = ((here / folder / "Li Na.html").read_text() for folder in ("pages", "now"))
+    rated = json.loads((here / "pages/scores/Li Na/0.json").read_text())
+    long = sum(each["end"] - each["start"] for each in rated["segments"])
+    assert rated["phones_a_second"] == pytest.approx(3 / long, abs=0.01)
+    assert len(re.findall(r'<td class="number">\d+\.\d</td></tr>', (here / "pages/index.html").read_text())) == 2
     assert re.findall('<strong class="phone">(.*?)<', page) == ["mid"]
     assert (
         re.findall('<th scope="row">(.*?)<', page)[0] == "mid" and ">top 6<" in page and "Scores, from 0 to 1" in page

@@ -10,6 +10,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
+from speechctc.pages.page import environment
 from speechctc.pages.timeline import (
     Cell,
     SpectrogramSettings,
@@ -68,6 +69,15 @@ def test_short_phones_with_long_labels_widen_the_scale() -> None:
     assert pixels_per_second([Cell(0, 1, "a")]) == 150 == pixels_per_second([])
     assert pixels_per_second([Cell(0, 0.1, "tcl")]) == 315
     assert pixels_per_second([Cell(0, 0.0, "tcl")]) == 400
+
+
+def test_a_label_without_room_is_small_and_stands_apart() -> None:
+    cells = [Cell(k / 10, (k + 1) / 10, "a") for k in range(9)] + [Cell(0.9, 0.92, "aa"), Cell(0.92, 1, "b")]
+    line = make_timeline("x", "name", tone(1), RATE, [Tier("phones", tuple(cells))])
+    assert [line.is_narrow(cell) for cell in cells] == [False] * 9 + [True, line.width * 0.08 < 14.5]
+    show = '{% from "timeline.html" import show_timeline %}{{ show_timeline(line) }}'
+    page = environment().from_string(show).render(line=line)
+    assert page.count('class="cell plain narrow"') == sum(map(line.is_narrow, cells))
 
 
 image = pytest.importorskip("PIL.Image", reason="Pillow reads the pictures again; it is in the extra dev")

@@ -112,6 +112,7 @@ def test_the_page_has_the_scores_and_escapes_what_it_shows(page: Path, scored: S
     assert set(commands) == {str(each.utterance.audio) for each in scored.results} and len(commands) > len(
         set(commands)
     )
+    assert "this PER is based on" in html
     evaluation = evaluation_of(scored, "<b>test</b>", model)
     nasty = write_report(scored, evaluation, model, 0, Recorder())
     assert "<b>" not in nasty and "<i>" not in nasty and "<audio" not in nasty

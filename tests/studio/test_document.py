@@ -6,14 +6,17 @@ import os
 import re
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from speechctc.audio.annotations import Interval, Tier, long_text, read_textgrid, read_tiers, textgrid_text
+from speechctc.config.schema import CorpusConfig
 from speechctc.core import files, written
 from speechctc.core.errors import InputError
+from speechctc.corpora.registry import read_corpus
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.studio.document import Conflict, Document
@@ -117,6 +120,59 @@ def test_recognised_labels_stay_replaceable_until_someone_corrects_them(tmp_path
     with pytest.raises(InputError, match="corrected by hand"):
         document.put_recognised(result)
     assert Document(tmp_path / "a.wav").phones[0].checked
+
+
+def test_what_nobody_moves_stays_to_the_sample(tmp_path: Path) -> None:
+    """As other programs write times, of samples at 44.1 kHz; boundaries of words and phones stay one."""
+    write_song(tmp_path / "a.wav", ["low", "top"])
+    at = [number / 44100 for number in (0, 4411, 9001, 13007)]
+    phones = [Interval(at[k], at[k + 1], label) for k, label in enumerate("abc")]
+    words = [Interval(at[0], at[2], "one"), Interval(at[2], at[3], "two")]
+    (tmp_path / "a.TextGrid").write_text(long_text(0.34, [Tier("phones", False, phones), Tier("words", False, words)]))
+    document = Document(tmp_path / "a.wav")
+    relabel(document, 1, "x")
+    document.edit(document.revision, {"what": "move", "phone": 0, "edge": "end", "time": 0.11})
+    document.write_grid()
+    for label in "yz":
+        document = Document(tmp_path / "a.wav")
+        relabel(document, 2, label)
+        document.write_grid()
+        found = read_tiers(document.grid_path).tiers
+        tiers = {tier.name: [each for each in tier.entries if each.label] for tier in found}
+        assert tiers["words"] == words
+        assert [(each.start, each.end) for each in tiers["phones"]] == [(at[0], 0.11), (0.11, at[2]), (at[2], at[3])]
+
+
+def kept(folder: Path) -> list[str]:
+    """Return the recordings whose labels a corpus of the folder takes as a person's."""
+    config = CorpusConfig(kind="textgrid", root=folder, tier="phones", uncorrected=False)
+    return sorted(each.audio.name for split in read_corpus(config).splits.values() for each in split)
+
+
+def test_the_record_tells_labels_that_someone_saw_to_from_drafts(tmp_path: Path) -> None:
+    for name in ("again", "beside", "right", "undone"):
+        result = replace(recognised(tmp_path / f"{name}.wav"), seconds=0.34)  # which every writer writes alike
+        if name == "beside":
+            (tmp_path / "beside.TextGrid").write_text(textgrid_text(0.34, {"words": WORDS}))
+        document = Document(tmp_path / f"{name}.wav")
+        document.put_recognised(result)
+        if name in ("right", "undone", "again"):
+            document.edit(document.revision, {"what": "confirm_all"})
+            document.write_grid()
+            assert not kept_by_decode(document.grid_path)
+        if name in ("undone", "again"):
+            document.step(document.revision, "undo")
+            document.write_grid()
+        if name == "again":
+            document.put_recognised(replace(result, segments=result.segments[:1]))
+            document.write_grid()
+    assert kept(tmp_path) == ["right.wav"]
+    assert "words" in (tmp_path / "beside.TextGrid").read_text() and not kept_by_decode(tmp_path / "beside.TextGrid")
+
+
+def kept_by_decode(path: Path) -> bool:
+    """Return whether `speechctc decode` may write over a file."""
+    return not written.changed([path])
 
 
 def test_another_programs_textgrid_is_shown_and_undo_brings_the_corrections_back(tmp_path: Path) -> None:

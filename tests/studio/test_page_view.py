@@ -18,6 +18,7 @@ from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text  # noqa: E402
+from speechctc.studio.server import PAGE  # noqa: E402
 from tests.browser import console, set_screen  # noqa: E402
 from tests.studio import page as browser  # noqa: E402
 from tests.studio.folders import SONG, write_labelled  # noqa: E402
@@ -202,7 +203,69 @@ def test_no_press_of_j_is_lost(sentence: browser.Page) -> None:
     sentence.wait("the tenth", lambda: sentence.session()["name"] == "b09.wav")
     sentence.press("k", "k")
     sentence.wait("two back", lambda: sentence.session()["name"] == "b07.wav")
-    assert "b07.wav" in sentence.driver.title
+    title = sentence.driver.title
+    assert title.startswith("b07.wav - ") and title.endswith("talks - speechctc studio")
+    sentence.press(*"k" * 9)  # before the first comes the last
+    sentence.wait("the last", lambda: sentence.session()["name"] == f"b{OTHERS - 1:02}.wav")
+    sentence.press("j")
+    sentence.wait("the first", lambda: sentence.session()["name"] == "a.wav")
+
+
+def test_back_opens_the_recording_before(sentence: browser.Page) -> None:
+    reopen(sentence, "b03.wav")
+    reopen(sentence, "b05.wav")
+    sentence.driver.back()
+    sentence.wait("the one before", lambda: sentence.session()["name"] == "b03.wav")
+    sentence.driver.forward()
+    sentence.wait("the one after", lambda: sentence.session()["name"] == "b05.wav")
+
+
+def test_keys_are_those_of_a_latin_keyboard_in_every_script(sentence: browser.Page) -> None:
+    reopen(sentence, "b03.wav")
+    for kind in ("keyDown", "keyUp"):  # J on a Russian keyboard
+        event = {"type": kind, "key": "о", "code": "KeyJ", "text": "о" if kind == "keyDown" else ""}
+        sentence.driver.execute_cdp_cmd("Input.dispatchKeyEvent", event)
+    sentence.wait("another recording", lambda: sentence.session()["name"] != "b03.wav")
+
+
+def test_a_label_is_saved_by_a_click_elsewhere_and_not_after_escape(sentence: browser.Page) -> None:
+    reopen(sentence, "b04.wav")
+    before = [label for _, _, label in sentence.phones()]
+    sentence.press(Keys.HOME, Keys.ENTER, "z", "h", Keys.ESCAPE)
+    assert sentence.session()["chosen"] == 0
+    sentence.press(Keys.ENTER, "z", "h")
+    tiers = sentence.driver.find_element("id", "tiers")
+    (x,) = ask(sentence, "[view.toX((session.phones[2].start + session.phones[2].end) / 2) - view.view.width / 2]")
+    ActionChains(sentence.driver).move_to_element_with_offset(tiers, round(x), 0).click().perform()
+    sentence.saved()
+    assert [label for _, _, label in sentence.phones()] == ["zh", *before[1:]]
+    assert sentence.session()["chosen"] == 2
+    sentence.press("z")
+    sentence.wait("as before", lambda: [label for _, _, label in sentence.phones()] == before)
+
+
+def test_symbols_say_what_they_mean_and_the_sound_stays_in_sight_while_one_picks(sentence: browser.Page) -> None:
+    run = sentence.driver.execute_script
+    titles = run("return [...document.querySelectorAll('#chart button')].map((each) => each.title)")
+    assert len(titles) > 160 and all(titles) and "voiceless palatal fricative" in titles
+    known = run("return [...document.querySelectorAll('#known option')].map((each) => each.value)")
+    assert run("return document.getElementById('label').list.id") == "known" and known == sorted(known) and known
+    try:
+        sentence.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": 1440, "height": 800, "deviceScaleFactor": 1, "mobile": False},
+        )
+        run("document.getElementById('chart').open = true")
+        run("document.getElementById('chart-rows').scrollIntoView({ block: 'end' })")
+        tiers, rows = (f"document.getElementById('{name}').getBoundingClientRect()" for name in ("tiers", "chart-rows"))
+        seen = run(f"return [{tiers}.top, {tiers}.bottom, {rows}.top, {rows}.bottom, innerHeight]")
+        assert seen[0] >= 0 and seen[1] <= seen[2] + 1 and seen[3] <= seen[4] + 1, seen
+    finally:
+        run("document.getElementById('chart').open = false")
+
+
+def test_the_page_is_small() -> None:
+    assert sum(path.stat().st_size for path in PAGE.iterdir()) <= 100_000  # bytes of source
 
 
 def test_only_what_is_seen_of_the_list_is_there_and_a_filter_leaves_some(sentence: browser.Page) -> None:
@@ -219,7 +282,8 @@ def test_only_what_is_seen_of_the_list_is_there_and_a_filter_leaves_some(sentenc
 
 
 def primary(page: browser.Page) -> list[str]:
-    return list(page.driver.execute_script("return [...document.querySelectorAll('.primary')].map((each) => each.id)"))
+    found = "return [...document.querySelectorAll('.primary:not(dialog *)')].map((each) => each.id)"
+    return list(page.driver.execute_script(found))
 
 
 def test_one_button_is_the_next_to_press(tmp_path: Path, tiny_model: Path) -> None:
@@ -246,8 +310,14 @@ def test_one_button_is_the_next_to_press(tmp_path: Path, tiny_model: Path) -> No
         page.click("#recognise")
         page.wait("phones", lambda: page.session()["phones"])
         page.wait("the doubtful phones", lambda: primary(page) == ["next"])
+        page.wait("drafts", lambda: page.text("#recognise-new") == "Recognise drafts again")
+        before = page.session()["revision"]
+        page.click("#recognise-new")
+        page.wait("other labels", lambda: page.session()["revision"] > before)
+        page.wait("the doubtful phones", lambda: primary(page) == ["next"])
         page.press("w")
         page.saved()
+        page.wait("no drafts", lambda: not page.driver.find_element("id", "recognise-new").is_enabled())
         page.wait("the next recording", lambda: primary(page) == ["following"])
         assert console(page.driver) == []
     finally:

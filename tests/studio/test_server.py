@@ -295,6 +295,9 @@ def test_the_chart_has_every_symbol(folder: Path) -> None:
     with client_of(folder) as (client, _):
         rows = client.get("/api/overview").json()["chart"]
     shown = [symbol for _, symbols in rows for symbol in symbols]
+    terms = {symbol: term for _, symbols in rows for symbol, term in symbols.items()}
+    assert all(terms.values()) and terms["\u0303"] == "nasalised" and terms["y"] == "close front rounded vowel"
+    assert terms["ɬ"] == "voiceless alveolar lateral fricative"
     assert (
         len(shown) == len(set(shown)) and set(SOUNDS) <= set(shown) and "." not in {s for _, r in rows[:20] for s in r}
     )

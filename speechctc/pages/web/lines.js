@@ -105,7 +105,8 @@ export class Lines {
     const cells = element("div", { className: "cells" });
     this.segments.slice(part.from, part.until).forEach((each, k) => {
       const start = Math.max(each.start, part.start), end = Math.min(each.end, part.end);
-      const about = inWords(each), kind = each.confidence < MIN_CONFIDENCE ? "cell doubtful" : "cell";
+      const about = inWords(each), isNarrow = (end - start) * this.scale < LETTER * [...each.phone].length + AROUND;
+      const kind = `cell${each.confidence < MIN_CONFIDENCE ? " doubtful" : ""}${isNarrow ? " narrow" : ""}`;
       const width = `${(100 * (end - start)) / (part.end - part.start)}%`;
       const cell = element("button", { type: "button", className: kind, title: about, "aria-label": about, tabIndex: k ? -1 : 0, style: { left: percent(start), width } }, element("span", {}, each.phone));
       Object.assign(cell.dataset, { start: start.toFixed(4), end: end.toFixed(4) });

@@ -55,7 +55,7 @@ export class PlaceForm {
 
   row({ phone, start, end, goodness }, first) {
     const values = [phone, start.toFixed(2), end.toFixed(2)];
-    if (this.scores) values.push(goodness?.score.toFixed(2) ?? "", instead(goodness));
+    if (this.scores) values.push(goodness?.score.toFixed(2) ?? "", instead(goodness).replace(/^- /, "nothing "));
     const kind = !goodness ? "" : goodness.score < POOR ? "poor" : goodness.score < WEAK ? "weak" : "";
     return element("tr", { className: kind }, ...(first ? [first] : []), ...values.map((value) => element("td", {}, value)));
   }

@@ -16,20 +16,20 @@ async function tried(work) {
   return work.catch((error) => tell(error.message)); // then it is undefined
 }
 
-function withChosen(request) {
+function withChosen(request, number) {
   return tried(
     edit(() => {
-      const phone = session.chosen;
+      const phone = number ?? session.chosen;
       return phone < 0 ? null : { phone, ...request(session.phones[phone]) };
     }),
   );
 }
 
-export function relabel(label) {
+export function relabel(label, number) {
   return withChosen((phone) => {
     Object.assign(phone, { label, checked: true }); // at once; if the server refuses it, the labels are read again
     return { what: "relabel", label };
-  });
+  }, number);
 }
 
 export function alternative(rank) {

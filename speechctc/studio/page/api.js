@@ -66,8 +66,8 @@ export async function get(name, values = {}) {
   return (await send(address(name, values))).json();
 }
 
-export async function getBytes(name, values, signal) {
-  return (await send(address(name, values), { signal })).arrayBuffer();
+export async function getBytes(name, values) {
+  return (await send(address(name, values))).arrayBuffer();
 }
 
 async function sent(name, values, type, body, more = {}) {

@@ -1,6 +1,8 @@
-// Elements of the page: found by id, and made.
+// Elements of the page: found by id, listened to, and made.
 
 export const part = (id) => document.getElementById(id);
+export const on = (id, what, act) => part(id).addEventListener(what, act);
+export const write = (id, text) => (part(id).textContent = text);
 
 export function made(tag, text = "", kind = "") {
   const element = document.createElement(tag);

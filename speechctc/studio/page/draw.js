@@ -16,7 +16,7 @@ const canvases = Object.fromEntries(
   ["whole", "wave", "spectrogram", "axis", "tiers", "over"].map((id) => [id, part(id)]),
 );
 const stage = part("stage");
-let colours = {};
+export const colours = {};
 let playing = null; // the time that is heard
 
 export function readColours() {
@@ -56,6 +56,17 @@ function prepared(canvas, height = canvas.clientHeight) {
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
   return { context, width, height };
+}
+
+function fill(context, colour, ...box) {
+  context.fillStyle = colour;
+  context.fillRect(...box);
+}
+
+function onPaper(...canvas) {
+  const found = prepared(...canvas);
+  fill(found.context, colours.paper, 0, 0, found.width, found.height);
+  return found;
 }
 
 // The largest sample of what is drawn, at least 1 % of full scale: the waveform is as high as there is room.
@@ -104,9 +115,7 @@ function drawWhole() {
 }
 
 function drawWave() {
-  const { context, width, height } = prepared(canvases.wave);
-  context.fillStyle = colours.paper;
-  context.fillRect(0, 0, width, height);
+  const { context, width, height } = onPaper(canvases.wave);
   if (!session.name) return;
   context.strokeStyle = colours.ink;
   const found = tiles.wave(session.name, view.start, end(), view.scale, session.seconds);
@@ -117,8 +126,7 @@ function drawWave() {
 
 function drawSpectrogram() {
   const { context, width, height } = prepared(canvases.spectrogram);
-  context.fillStyle = "#ffffff";
-  context.fillRect(0, 0, width, height);
+  fill(context, "#ffffff", 0, 0, width, height);
   if (!session.name) return;
   const found = tiles.spectrogram(session.name, view.start, end(), view.scale, session.seconds);
   if (found === null) {
@@ -144,8 +152,7 @@ function drawSpectrogram() {
     const y = height * (1 - hertz / highest);
     context.fillRect(0, y, 6, 1);
     const text = `${hertz / 1000} kHz`;
-    context.fillStyle = "rgb(255 255 255 / 0.75)";
-    context.fillRect(7, y - 6, context.measureText(text).width + 4, 12);
+    fill(context, "rgb(255 255 255 / 0.75)", 7, y - 6, context.measureText(text).width + 4, 12);
     context.fillStyle = "#000000";
     context.fillText(text, 9, y + 4);
   }
@@ -161,9 +168,7 @@ function stepOfAxis() {
 }
 
 function drawAxis() {
-  const { context, width, height } = prepared(canvases.axis);
-  context.fillStyle = colours.paper;
-  context.fillRect(0, 0, width, height);
+  const { context, width, height } = onPaper(canvases.axis);
   if (!session.name) return;
   const step = stepOfAxis();
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
@@ -184,9 +189,7 @@ export function tiersHeight() {
 }
 
 function drawTiers() {
-  const { context, width, height } = prepared(canvases.tiers, tiersHeight());
-  context.fillStyle = colours.paper;
-  context.fillRect(0, 0, width, height);
+  const { context, width, height } = onPaper(canvases.tiers, tiersHeight());
   drawPhones(context, width);
   session.tiers.forEach((tier, k) => drawTier(context, tier, ROW + k * OTHER, width));
 }
@@ -259,22 +262,18 @@ function drawBox(context, { phone, left, right, chosen }) {
     for (const y of [ROW - 8, ROW - 4]) context.fillRect(left, y, right - left, 2);
   } else if (phone.confidence !== null) {
     const high = DOUBT * (1 - phone.confidence);
-    context.fillStyle = colours.substituted;
-    context.fillRect(left, ROW - 1 - high, right - left, high);
+    fill(context, colours.substituted, left, ROW - 1 - high, right - left, high);
   }
   if (chosen) {
-    context.fillStyle = colours.accent;
-    context.fillRect(left, 1, right - left, ROW - DOUBT - 2);
+    fill(context, colours.accent, left, 1, right - left, ROW - DOUBT - 2);
   }
-  context.fillStyle = colours.ink;
-  context.fillRect(left - 0.5, 0, 1, ROW);
+  fill(context, colours.ink, left - 0.5, 0, 1, ROW);
   context.fillRect(right - 0.5, 0, 1, ROW);
 }
 
 function drawLabel(context, { text, chosen }, { x, base, size, half }) {
   if (size === SMALL) {
-    context.fillStyle = chosen ? colours.accent : colours.paper;
-    context.fillRect(x - half - 1, base - 11, 2 * half + 2, 14);
+    fill(context, chosen ? colours.accent : colours.paper, x - half - 1, base - 11, 2 * half + 2, 14);
   }
   context.font = `${size}px ${colours.phones}`;
   context.fillStyle = chosen ? colours["on-accent"] : colours.ink;
@@ -288,8 +287,7 @@ function poorness(tier, label) {
 }
 
 function drawTier(context, tier, top, width) {
-  context.fillStyle = colours.line;
-  context.fillRect(0, top, width, 1);
+  fill(context, colours.line, 0, top, width, 1);
   context.font = `13px ${colours.phones}`;
   const first = tier.entries.findIndex(([, stop]) => stop >= view.start);
   for (let k = Math.max(first, 0); k < tier.entries.length && tier.entries[k][0] <= end(); k += 1) {
@@ -298,13 +296,10 @@ function drawTier(context, tier, top, width) {
     const right = tier.points ? left + 60 : toX(stop);
     const poor = poorness(tier, label);
     if (poor) {
-      context.fillStyle = colours["substituted-back"];
-      context.fillRect(left, top + 1, right - left, OTHER - 1);
-      context.fillStyle = colours.substituted;
-      context.fillRect(left, top + OTHER - 1 - 2 * poor, right - left, 2 * poor);
+      fill(context, colours["substituted-back"], left, top + 1, right - left, OTHER - 1);
+      fill(context, colours.substituted, left, top + OTHER - 1 - 2 * poor, right - left, 2 * poor);
     }
-    context.fillStyle = colours.line;
-    context.fillRect(left, top, 1, OTHER);
+    fill(context, colours.line, left, top, 1, OTHER);
     if (!tier.points) context.fillRect(right, top, 1, OTHER);
     if (right - left < 8) continue;
     context.save();
@@ -315,11 +310,9 @@ function drawTier(context, tier, top, width) {
     context.fillText(label, Math.max(left, 0) + 4, top + 16);
     context.restore();
   }
-  context.fillStyle = colours.soft;
   context.font = "11px system-ui, sans-serif";
   const name = context.measureText(tier.name).width;
-  context.fillStyle = colours.panel;
-  context.fillRect(width - name - 8, top + 2, name + 8, OTHER - 4);
+  fill(context, colours.panel, width - name - 8, top + 2, name + 8, OTHER - 4);
   context.fillStyle = colours.soft;
   context.fillText(tier.name, width - name - 4, top + 16);
 }
@@ -331,18 +324,16 @@ export function drawOver() {
   if (session.selection) {
     const [start, stop] = session.selection.map(toX);
     context.globalAlpha = 0.18;
-    context.fillStyle = colours.accent;
-    context.fillRect(start, 0, stop - start, sound);
+    fill(context, colours.accent, start, 0, stop - start, sound);
     context.globalAlpha = 1;
   }
   const phone = session.phones[session.chosen];
+  context.strokeStyle = colours.accent;
   if (phone) {
-    context.strokeStyle = colours.accent;
     context.setLineDash([4, 3]);
     for (const x of edges(phone)) line(context, x, sound, 1);
     context.setLineDash([]);
   }
-  context.strokeStyle = colours.accent;
   line(context, toX(session.cursor), height, 1.5);
   if (playing !== null) {
     context.strokeStyle = colours.substituted;

@@ -48,6 +48,8 @@ export const KEYS = [
 ];
 
 const byKey = new Map(KEYS.filter(([, , act]) => act).map(([key, , act]) => [key, act]));
+// The key as on a Latin keyboard, for who types in another script.
+const latin = ({ key, code }) => (key > "~" && /^Key./.test(code) ? code[3].toLowerCase() : key);
 const OTHER_NAMES = { " ": "Space", Backspace: "Delete", "=": "+" };
 
 let focusLabel = () => {};
@@ -82,7 +84,7 @@ function isTyping(target) {
 function pressed(event) {
   if (!session.name || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
   if (event.ctrlKey || event.metaKey) {
-    const key = event.key.toLowerCase();
+    const key = latin(event).toLowerCase();
     if (key === "z" && !event.shiftKey) run(event, actions.undo);
     else if (key === "y" || (key === "z" && event.shiftKey)) run(event, actions.redo);
     return;
@@ -93,7 +95,8 @@ function pressed(event) {
     run(event, () => actions.alternative(Number(event.key) - 1));
     return;
   }
-  const name = OTHER_NAMES[event.key] ?? (event.key.length === 1 ? event.key.toLowerCase() : event.key);
+  const key = latin(event);
+  const name = OTHER_NAMES[key] ?? (key.length === 1 ? key.toLowerCase() : key);
   const act = byKey.get(name);
   if (act) run(event, act);
 }

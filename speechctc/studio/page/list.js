@@ -22,7 +22,7 @@ const RANK = Object.keys(STATES);
 const collator = new Intl.Collator(undefined, { numeric: true });
 const byName = (a, b) => collator.compare(a.name, b.name);
 const ORDERS = {
-  "least sure first": (a, b) => RANK.indexOf(a.state) - RANK.indexOf(b.state) || (a.confidence ?? 0) - (b.confidence ?? 0) || byName(a, b),
+  "unsure first": (a, b) => RANK.indexOf(a.state) - RANK.indexOf(b.state) || (a.confidence ?? 0) - (b.confidence ?? 0) || byName(a, b),
   "by name": byName,
   "longest first": (a, b) => (b.seconds ?? 0) - (a.seconds ?? 0) || byName(a, b),
 };
@@ -86,11 +86,11 @@ function locate() {
   if (at >= 0) place = at;
 }
 
-// The recording that is `way` places from the one that is open, or that is being opened.
+// The recording that is `way` places from the one that is open, or that is being opened; after the last, the first.
 export function neighbour(way) {
   const isHere = shown[place]?.name === opened;
   const at = place + way - (!isHere && way > 0 ? 1 : 0);
-  return shown[Math.min(Math.max(at, 0), shown.length - 1)]?.name;
+  return shown.at(at % shown.length)?.name;
 }
 
 function find(fromTop = false) {
@@ -124,7 +124,7 @@ function item(row, number) {
   const button = made("button");
   button.dataset.name = row.name;
   button.title = row.name;
-  button.setAttribute("aria-current", String(row.name === opened));
+  button.ariaCurrent = row.name === opened;
   button.append(made("span", row.name, "file"), made("span", duration(row.seconds), "length"), made("span", state(row), "state"));
   if (isGuessed(row)) {
     button.append(made("progress"));
@@ -133,8 +133,8 @@ function item(row, number) {
   button.addEventListener("click", () => choose(row.name));
   const entry = made("li");
   entry.style.top = `${number * HEIGHT}px`;
-  entry.setAttribute("aria-posinset", number + 1);
-  entry.setAttribute("aria-setsize", shown.length);
+  entry.ariaPosInSet = number + 1;
+  entry.ariaSetSize = shown.length;
   entry.append(button);
   return entry;
 }

@@ -2,7 +2,7 @@
 
 import { get, post, setPlace, signed } from "./api.js";
 import * as actions from "./actions.js";
-import { part } from "./dom.js";
+import { on, part, write } from "./dom.js";
 import * as draw from "./draw.js";
 import * as keys from "./keys.js";
 import * as list from "./list.js";
@@ -26,14 +26,15 @@ const REDRAWN = { cursor: ["over"], chosen: ["tiers", "over"], moving: ["tiers",
 let overview = null;
 const known = new Map(); // the rows of the list, by name
 let wanted = ""; // the recording that is being opened
+let again = false; // drafts are recognised once more
 let timer = 0;
 let clearing = 0;
 let seenRevision = null; // of the open recording, for which the labels were read again
 
 function tell(text) {
-  part("message").textContent = text;
+  write("message", text);
   clearTimeout(clearing);
-  clearing = setTimeout(() => (part("message").textContent = ""), 8000);
+  clearing = setTimeout(() => write("message", ""), 8000);
 }
 
 // Opens a recording; of several that are asked for while one is being opened, the last.
@@ -63,12 +64,14 @@ async function openRecording(name, time = 0) {
 
 async function openOne(name, time) {
   player.load(name);
+  const isFirst = !session.name;
   await open(name);
   seenRevision = null;
   actions.forgetVisited();
-  history.replaceState(null, "", `#${encodeURIComponent(name)}`);
-  document.title = `${name} - speechctc studio`;
-  part("name").textContent = name;
+  const hash = `#${encodeURIComponent(name)}`;
+  if (hash !== location.hash) history[isFirst ? "replaceState" : "pushState"](null, "", hash);
+  document.title = `${name} - ${overview.folder} - speechctc studio`;
+  write("name", name);
   const at = Math.min(time, session.seconds);
   const from = at ? Math.max(at - MARGIN, 0) : 0;
   const first = Math.max(phoneAt(from), 0);
@@ -106,7 +109,7 @@ async function refresh() {
     await look();
     showOverview();
     document.body.classList.remove("locked");
-    busy = training.isRunning(overview.training) || Object.keys(overview.recognising).length > 0 || !overview.model.folder
+    busy = training.isRunning(overview.training) || Object.keys(overview.recognising).length > 0 || !overview.model.folder || overview.model.loading
       || overview.recordings.some((row) => row.state === "reading");
     busy = busy && !overview.model.problem;
     if (part("problem").dataset.from === "server") problem("");
@@ -126,27 +129,32 @@ async function look() {
   overview = { ...overview, ...found, recordings: [...known.values()] };
 }
 
+const openRow = () => overview?.recordings.find((each) => each.name === session.name);
+
 function problem(text, from = "") {
   part("problem").hidden = !text;
-  part("problem").textContent = text;
+  write("problem", text);
   part("problem").dataset.from = from;
 }
 
 function showOverview() {
-  part("folder").textContent = overview.folder;
+  write("folder", overview.folder);
   list.update(overview.recordings, overview.recognising, overview.problems);
   showModels();
-  notation.setNames(overview.ipa);
+  notation.setNames(overview.ipa, overview.terms);
   panel.setInventory(overview.model.phones ?? []);
   panel.setChart(overview.chart);
   training.update(overview);
   showPrimary();
   const lines = [overview.model.problem, ...overview.notes].filter(Boolean);
   if (part("problem").dataset.from !== "server") problem(lines.join(" "));
-  part("recognise-new").disabled = !overview.model.folder || !overview.recordings.some((row) => row.state === "new");
-  const row = overview.recordings.find((each) => each.name === session.name);
+  const has = (state) => overview.recordings.some((row) => row.state === state);
+  again = !has("new") && has("recognised");
+  write("recognise-new", again ? "Recognise drafts again" : "Recognise all new");
+  part("recognise-new").disabled = !overview.model.folder || !(again || has("new"));
+  const row = openRow();
   showNewest(row);
-  part("saved").textContent = savedText(row);
+  write("saved", savedText(row));
   if (!session.name && overview.recordings.length && !window.opening) begin();
 }
 
@@ -154,7 +162,7 @@ function showOverview() {
 function showNewest(row) {
   const isNew = row?.revision !== undefined && row.revision !== session.revision && row.revision !== seenRevision;
   const isGrowing = row?.name in overview.recognising;
-  part("recognise").textContent = isGrowing ? "Stop recognising" : "Recognise";
+  write("recognise", isGrowing ? "Stop recognising" : "Recognise");
   if (isGrowing && !session.phones.length) hearMore().catch(() => {});
   const hasEnded = !isGrowing && session.heard.length > 0;
   if (!(isNew || hasEnded) || isSaving() || panel.isTyping() || pointer.isDragging()) return;
@@ -193,18 +201,16 @@ function showModels() {
   select.dataset.key = key;
   select.replaceChildren(
     ...choices.map(({ round, per }) => {
-      const first = current ? model.first : model.folder;
-      const text = round ? `round ${round}${per === null ? "" : `, PER ${per.toFixed(1)} %`}` : model.folder ? modelName(first) : "being loaded";
+      const text = round ? `round ${round}${per === null ? "" : `, PER ${per.toFixed(1)} %`}` : model.folder ? modelName(model.first) : "being loaded";
       return new Option(text, round, false, round === current);
     }),
   );
   select.title = model.line ?? "";
 }
 
-// What a folder of a model is called: a checkpoint's folder is only "best" or "last".
+// The name of a model's folder: a checkpoint's is only "best" or "last".
 function modelName(folder) {
-  const names = (folder ?? "").split(/[\\/]/).filter((name) => name && !["best", "last"].includes(name));
-  return names[names.length - 1] ?? "the model before";
+  return folder.split(/[\\/]/).filter((name) => name && !["best", "last"].includes(name)).pop();
 }
 
 // Shows which button is the next to press, and says what to do where there is nothing yet.
@@ -213,14 +219,12 @@ function showPrimary() {
   const isEmpty = session.name && !session.phones.length;
   const next = !overview?.model.folder ? "" : training.isDue() ? "open-training" : !overview.recordings.length ? "open-microphone"
     : !session.name || isGrowing ? "" : isEmpty ? "recognise" : session.phones.some(isSuspect) ? "next" : "following";
-  for (const button of document.querySelectorAll(".primary")) button.classList.toggle("primary", button.id === next);
+  for (const button of document.querySelectorAll(".primary:not(dialog *)")) button.classList.toggle("primary", button.id === next);
   if (next) part(next).classList.add("primary");
   document.body.classList.toggle("bare", !session.name && !overview?.recordings.length);
-  part("hint").textContent = !session.name
-    ? "This folder has no recordings yet: record one, or copy some into it."
-    : isEmpty
-      ? "No phones yet: Recognise writes a first draft; or drag over a phone, press I and type its label."
-      : "Left and right choose a phone, Enter changes its label, N goes to the next doubtful one.";
+  write("hint", !session.name ? "This folder has no recordings yet: record one, or copy some into it."
+    : isEmpty ? "No phones yet: Recognise writes a first draft; or drag over a phone, press I and type its label."
+    : "Left and right choose a phone, Enter changes its label, N goes to the next doubtful one.");
 }
 
 function showReadout() {
@@ -232,53 +236,50 @@ function showReadout() {
     const long = selection[1] - selection[0];
     text = `Selection ${selection[0].toFixed(3)} to ${selection[1].toFixed(3)} s: ${ms(long)}, 1/length ${(1 / long).toPrecision(3)} Hz`;
   }
-  part("readout").textContent = session.name && text;
+  write("readout", session.name && text);
 }
 
 function showRecording(what) {
   if (what === "opened" || what === "labels") {
-    const unknown = session.unknown.length ? `The model does not have these labels: ${session.unknown.slice(0, 12).join(" ")}. It cannot place them; train it on your corrections.` : "";
+    const unknown = session.unknown.length ? `The model does not know ${session.unknown.slice(0, 12).join(" ")}: it cannot place such labels before a training.` : "";
     const note = [session.note, unknown].filter(Boolean).join(" ");
-    part("note").textContent = note;
+    write("note", note);
     part("note").hidden = !note;
     const count = session.phones.length;
     const checked = session.by_hand ? count : session.phones.filter((phone) => phone.checked).length;
-    part("facts").textContent = `${list.duration(session.seconds)}, ${list.plural(count, "phone")}, ${checked} checked`;
+    write("facts", `${list.duration(session.seconds)}, ${list.plural(count, "phone")}, ${checked} checked`);
   }
-  if (what === "heard") part("facts").textContent = `${list.duration(session.seconds)}, ${session.heard.length} phones so far`;
+  if (what === "heard") write("facts", `${list.duration(session.seconds)}, ${session.heard.length} phones so far`);
   part("undo").disabled = !session.undo;
   part("redo").disabled = !session.redo;
-  const row = overview?.recordings.find((each) => each.name === session.name);
-  part("saved").textContent = savedText(row);
+  const row = openRow();
+  write("saved", savedText(row));
   panel.show();
   showReadout();
   if (what !== "cursor" && what !== "moving") showPrimary();
-  if (what === "chosen" || what === "labels") part("live").textContent = panel.spoken();
+  if (what === "chosen" || what === "labels") write("live", panel.spoken());
   draw.draw(...(REDRAWN[what] ?? []));
 }
 
 function connectButtons() {
-  const click = (id, act) => part(id).addEventListener("click", act);
   const acts = {
     play: actions.playOrStop, "play-phone": actions.playPhone, "zoom-in": () => zoom(1.5), "zoom-out": () => zoom(1 / 1.5), fit,
     previous: () => openRecording(list.neighbour(-1)), following: () => openRecording(list.neighbour(1)),
     undo: actions.undo, redo: actions.redo, next: actions.nextSuspect, place: actions.placeAgain, confirm: actions.confirm,
     "confirm-all": actions.confirmAll, split: actions.split, merge: actions.merge, insert: () => panel.focusLabel(true),
-    delete: actions.remove, "recognise-new": () => tried(post("recognise")),
+    delete: actions.remove, "recognise-new": () => tried(post("recognise", {}, { again })),
   };
-  for (const [id, act] of Object.entries(acts)) click(id, act);
-  click("recognise", () => {
+  for (const [id, act] of Object.entries(acts)) on(id, "click", act);
+  on("recognise", "click", () => {
     const route = session.name in overview.recognising ? "recognise/stop" : "recognise";
     tried(post(route, {}, { names: [session.name] }));
   });
-  click("loop", () => {
-    const on = part("loop").getAttribute("aria-pressed") !== "true";
-    part("loop").setAttribute("aria-pressed", String(on));
+  on("loop", "click", () => {
+    const on = part("loop").ariaPressed !== "true";
+    part("loop").ariaPressed = on;
     player.setLoop(on);
   });
-  for (const [id, dialog] of [["open-training", "training"], ["open-microphone", "microphone"], ["open-keys", "keys"]]) {
-    click(id, () => part(dialog).showModal());
-  }
+  for (const id of ["training", "microphone", "keys"]) on(`open-${id}`, "click", () => part(id).showModal());
   for (const close of document.querySelectorAll("dialog .close")) {
     close.addEventListener("click", () => close.closest("dialog").close());
   }
@@ -299,24 +300,24 @@ async function tried(work) {
 
 function connectChoices() {
   part("speed").replaceChildren(...SPEEDS.map((speed) => new Option(`${speed} x`, speed, speed === 1, speed === 1)));
-  part("speed").addEventListener("change", (event) => player.setSpeed(Number(event.target.value)));
-  part("model").addEventListener("change", (event) => tried(post("model", {}, { round: Number(event.target.value) })));
-  part("ngram").addEventListener("change", (event) => tried(post("ngram", {}, { on: event.target.checked })));
+  on("speed", "change", (event) => player.setSpeed(Number(event.target.value)));
+  on("model", "change", (event) => tried(post("model", {}, { round: Number(event.target.value) })));
+  on("ngram", "change", (event) => tried(post("ngram", {}, { on: event.target.checked })));
   part("export").replaceChildren(new Option("...", ""));
-  part("export").addEventListener("change", (event) => {
+  on("export", "change", (event) => {
     const form = event.target.value;
     event.target.value = "";
     if (form && session.name) download("export", { recording: session.name, format: form });
   });
   for (const name of ["window", "highest", "range"]) {
-    part(name).addEventListener("change", (event) => {
+    on(name, "change", (event) => {
       if (!event.target.checkValidity()) return;
       tiles.settings[name] = Number(event.target.value);
       tiles.forget();
       draw.draw();
     });
   }
-  part("notation").addEventListener("change", (event) => {
+  on("notation", "change", (event) => {
     notation.setNotation(event.target.value);
     panel.drawInventory();
     showRecording("labels");
@@ -350,7 +351,8 @@ async function start() {
   keys.connect({ focusLabel: panel.focusLabel, nextRecording: (way) => openRecording(list.neighbour(way)) });
   await refresh();
   for (const form of overview?.formats ?? []) part("export").append(new Option(form, form));
-  window.addEventListener("focus", () => tried(post("look"))); // files may have come
+  addEventListener("focus", () => tried(post("look"))); // files may have come
+  addEventListener("popstate", () => openRecording(decodeURIComponent(location.hash.slice(1))));
   const low = matchMedia("(max-height: 600px)");
   const fold = () => {
     part("fold").open = !low.matches;
@@ -358,7 +360,7 @@ async function start() {
   };
   low.addEventListener("change", fold);
   fold();
-  window.addEventListener("beforeunload", (event) => isSaving() && event.preventDefault());
+  addEventListener("beforeunload", (event) => isSaving() && event.preventDefault());
 }
 
 start();

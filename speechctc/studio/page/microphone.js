@@ -2,7 +2,7 @@
 // acknowledged stays here and is sent again; each request says which sample it begins with, so that none is kept twice.
 
 import { post, postBytes } from "./api.js";
-import { part } from "./dom.js";
+import { on, part, write } from "./dom.js";
 import { shown } from "./notation.js";
 
 const BLOCK = 0.25; // seconds of samples that are worth a request, and
@@ -14,7 +14,7 @@ let tell = () => {};
 
 export function connect(onTell, finished) {
   tell = onTell;
-  part("record").addEventListener("click", async () => {
+  on("record", "click", async () => {
     part("record").disabled = true;
     try {
       if (recording) await end(finished);
@@ -26,10 +26,10 @@ export function connect(onTell, finished) {
     show();
   });
   // A dialog that was closed would hide that the microphone is on; browsers let the second Escape close it all the same.
-  part("microphone").addEventListener("cancel", (event) => recording && event.preventDefault());
-  part("microphone").addEventListener("close", () => recording && part("microphone").showModal());
-  window.addEventListener("beforeunload", (event) => recording && event.preventDefault());
-  window.addEventListener("pagehide", () => recording && leave(recording));
+  on("microphone", "cancel", (event) => recording && event.preventDefault());
+  on("microphone", "close", () => recording && part("microphone").showModal());
+  addEventListener("beforeunload", (event) => recording && event.preventDefault());
+  addEventListener("pagehide", () => recording && leave(recording));
 }
 
 function said(error) {
@@ -39,16 +39,16 @@ function said(error) {
 }
 
 function say(text) {
-  part("microphone-state").textContent = text;
+  write("microphone-state", text);
   if (text) tell(text);
 }
 
 function show() {
-  part("record").textContent = recording ? "End" : "Begin";
-  part("record").setAttribute("aria-pressed", String(recording !== null));
+  write("record", recording ? "End" : "Begin");
+  part("record").ariaPressed = recording !== null;
   part("microphone").querySelector(".close").disabled = recording !== null;
-  part("open-microphone").textContent = recording ? "Recording" : "Record";
-  part("open-microphone").setAttribute("aria-pressed", String(recording !== null));
+  write("open-microphone", recording ? "Recording" : "Record");
+  part("open-microphone").ariaPressed = recording !== null;
 }
 
 async function begin() {
@@ -69,7 +69,7 @@ async function begin() {
   const source = context.createMediaStreamSource(stream);
   const node = new AudioWorkletNode(context, "recorder", { numberOfOutputs: 0 });
   recording = { name, rate: context.sampleRate, stream, context, node, parts: [], total: 0, saved: 0, sending: null, isEnding: false };
-  part("heard").textContent = "";
+  write("heard", "");
   node.port.onmessage = ({ data }) => take(recording, data);
   source.connect(node);
 }
@@ -84,7 +84,7 @@ function take(mine, samples) {
 }
 
 function showTime({ total, saved, rate }) {
-  part("elapsed").textContent = `${(total / rate).toFixed(1)} s, ${(saved / rate).toFixed(1)} s saved`;
+  write("elapsed", `${(total / rate).toFixed(1)} s, ${(saved / rate).toFixed(1)} s saved`);
 }
 
 // The first samples that are not acknowledged.
@@ -122,7 +122,7 @@ async function send(mine) {
   while (!mine.isEnding && mine.total - mine.saved >= BLOCK * mine.rate) {
     try {
       await sendNext(mine);
-      part("microphone-state").textContent = "";
+      write("microphone-state", "");
     } catch (error) {
       say(`not saved yet: ${error.message}`);
       await new Promise((done) => setTimeout(done, AGAIN));

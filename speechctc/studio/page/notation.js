@@ -2,16 +2,20 @@
 
 let names = {}; // label -> IPA
 let labels = {}; // IPA -> label
+let terms = {}; // what a label means
 let inIpa = false;
 
-export function setNames(found) {
+export function setNames(found, means) {
   names = found;
+  terms = means;
   labels = Object.fromEntries(Object.entries(found).map(([label, ipa]) => [ipa, label]));
 }
 
 export function setNotation(value) {
   inIpa = value === "ipa";
 }
+
+export const term = (label) => terms[label] ?? "";
 
 export function shown(label) {
   return (inIpa && names[label]) || label;

@@ -1,9 +1,9 @@
 // The chosen phone: its label, what the model considered, and the inventory.
 
 import * as actions from "./actions.js";
-import { made, part } from "./dom.js";
+import { made, on, part } from "./dom.js";
 import { session, chosenPhone } from "./session.js";
-import { percent, shown, written } from "./notation.js";
+import { percent, shown, term, written } from "./notation.js";
 
 const input = part("label");
 const times = part("times");
@@ -11,10 +11,11 @@ const groups = { alternatives: part("alternatives"), inventory: part("inventory"
 const chart = part("chart-rows");
 let phones = [];
 let inserting = false;
+let editing = -1; // the phone whose label is typed: a click elsewhere saves it
 let drawn = "";
 
 export function connect() {
-  part("label-form").addEventListener("submit", (event) => {
+  on("label-form", "submit", (event) => {
     event.preventDefault();
     save();
   });
@@ -23,7 +24,11 @@ export function connect() {
     event.preventDefault();
     leave();
   });
+  input.addEventListener("focus", () => (editing = session.chosen));
   input.addEventListener("blur", () => {
+    if (isTyping()) return; // it is the window that was left
+    const label = written(input.value);
+    if (!inserting && label && label !== (session.phones[editing]?.label ?? label)) actions.relabel(label, editing);
     inserting = false;
     show();
   });
@@ -37,6 +42,7 @@ export function setInventory(found) {
 
 export function drawInventory() {
   groups.inventory.replaceChildren(...phones.map((phone) => choice(phone)));
+  part("known").replaceChildren(...phones.map((phone) => new Option(shown(phone))));
 }
 
 // All symbols of the IPA, a row for each manner, height and kind of sign; drawn once.
@@ -44,9 +50,9 @@ export function setChart(rows) {
   if (chart.firstChild) return;
   for (const [name, symbols] of rows) {
     const group = made("div", "", "choices");
-    group.setAttribute("role", "group");
-    group.setAttribute("aria-label", name);
-    group.append(...symbols.map((symbol) => symbolButton(symbol, name)));
+    group.role = "group";
+    group.ariaLabel = name;
+    group.append(...Object.entries(symbols).map((each) => symbolButton(...each)));
     chart.append(made("span", name), group);
   }
 }
@@ -72,6 +78,7 @@ function takeSymbol(symbol) {
 
 function choice(label, text = "", key = "") {
   const button = made("button", shown(label));
+  button.title = term(label);
   if (text) button.append(made("small", ` ${text}`));
   if (key) button.setAttribute("aria-keyshortcuts", key);
   button.addEventListener("click", () => (inserting ? actions.insert(label) : actions.relabel(label)));
@@ -94,6 +101,7 @@ export function isTyping() {
 
 function leave() {
   inserting = false;
+  editing = -1;
   show();
   part("tiers").focus();
 }
@@ -115,9 +123,11 @@ export function show() {
     input.disabled = !phone;
   }
   for (const id of ["confirm", "split", "merge", "delete", "play-phone"]) part(id).disabled = !phone;
+  for (const id of ["confirm-all", "place"]) part(id).disabled = !session.phones.length;
+  const about = term(phone?.label);
   const sure = !phone ? "" : phone.checked ? ", checked by hand" : phone.confidence === null ? "" : `, ${percent(phone.confidence)} sure`;
   times.textContent = phone
-    ? `${phone.start.toFixed(3)} to ${phone.end.toFixed(3)} s, ${Math.round(1000 * (phone.end - phone.start))} ms${sure}`
+    ? `${about && `${about}: `}${phone.start.toFixed(3)} to ${phone.end.toFixed(3)} s, ${Math.round(1000 * (phone.end - phone.start))} ms${sure}`
     : "no phone is chosen";
   const others = phone?.alternatives ?? [];
   const key = JSON.stringify([others, shown("aa")]);

@@ -1,7 +1,7 @@
 // Mouse and touch: choosing, selecting, dragging boundaries, zooming by wheel or pinch, alternatives on hover.
 
 import * as actions from "./actions.js";
-import { part } from "./dom.js";
+import { on, part } from "./dom.js";
 import { session, choose, phoneAt, changed, TOUCH } from "./session.js";
 import { view, toX, toTime, zoom, scroll, show, end } from "./view.js";
 import { ROW } from "./draw.js";
@@ -49,17 +49,17 @@ function room(k, edge) {
 
 export function connect() {
   for (const id of ["wave", "spectrogram", "axis"]) {
-    part(id).addEventListener("pointerdown", beginSelection);
+    on(id, "pointerdown", beginSelection);
   }
   tiers.addEventListener("pointerdown", beginOnTiers);
   tiers.addEventListener("dblclick", actions.playPhone);
   tiers.addEventListener("pointermove", hover);
-  part("whole").addEventListener("pointerdown", jump);
+  on("whole", "pointerdown", jump);
   stage.addEventListener("wheel", wheel, { passive: false });
   stage.addEventListener("pointerdown", (event) => event.pointerType === "touch" && fingers.set(event.pointerId, place(event).x), true);
-  window.addEventListener("pointermove", moved);
-  window.addEventListener("pointerup", ended);
-  window.addEventListener("pointercancel", cancelled);
+  addEventListener("pointermove", moved);
+  addEventListener("pointerup", ended);
+  addEventListener("pointercancel", cancelled);
 }
 
 function beginSelection(event) {
@@ -76,7 +76,7 @@ function beginOnTiers(event) {
   const { x } = place(event);
   const isTouch = event.pointerType === "touch";
   const y = event.clientY - tiers.getBoundingClientRect().top;
-  const found = y < ROW ? boundaryAt(x, isTouch ? NEAR.touch : NEAR.mouse) : null;
+  const found = y < ROW ? boundaryAt(x, NEAR[isTouch ? "touch" : "mouse"]) : null;
   const chosen = session.phones[session.chosen];
   const boundary = isTouch && (!chosen || ![chosen.start, chosen.end].includes(found?.from)) ? null : found; // else a swipe would move it
   if (boundary) {
@@ -169,8 +169,7 @@ function jump(event) {
 function wheel(event) {
   if (!session.name) return;
   event.preventDefault();
-  const pixels = event.deltaMode ? event.deltaY * 30 : event.deltaY;
-  const aside = event.deltaMode ? event.deltaX * 30 : event.deltaX;
+  const [aside, pixels] = [event.deltaX, event.deltaY].map((each) => (event.deltaMode ? 30 : 1) * each);
   if (event.shiftKey || Math.abs(aside) > Math.abs(pixels)) scroll((aside || pixels) / view.scale);
   else zoom(Math.exp(-pixels / 400), toTime(place(event).x));
 }

@@ -1,7 +1,8 @@
 // Training on corrections: the verdict, progress, the curve, facts.
 
 import { post } from "./api.js";
-import { part } from "./dom.js";
+import { on, part, write } from "./dom.js";
+import { colours } from "./draw.js";
 import { duration, plural } from "./list.js";
 
 // What is said of a training that runs, by its state.
@@ -18,19 +19,19 @@ let asked = ""; // the answer to a press, until the server
 let before = ""; // says something else than before
 
 export function connect(tell, refresh) {
-  part("training-form").addEventListener("submit", async (event) => {
+  on("training-form", "submit", async (event) => {
     event.preventDefault();
     say("Starting: writing down what was corrected");
     part("train").disabled = true;
     await tried(post("train", {}, { minutes: Number(part("minutes").value) }));
   });
-  part("stop").addEventListener("click", () => {
+  on("stop", "click", () => {
     say("Stopping after this step; the best model until now is scored");
     tried(post("stop"));
   });
   function say(text) {
     asked = text;
-    part("training-state").textContent = text;
+    write("training-state", text);
   }
   async function tried(work) {
     await work.catch(({ message }) => {
@@ -55,22 +56,24 @@ export function update({ recordings, training, model }) {
   const running = isRunning(training);
   const used = new Set([...(training.train ?? []), ...(training.test ?? [])]);
   due = !running && corrected.filter((row) => !used.has(row.name)).length >= DUE;
-  part("training-facts").textContent = facts(corrected);
+  write("training-facts", facts(corrected));
   part("train").disabled = running || !model.folder || corrected.length < LEAST;
   part("stop").disabled = !running || training.state === "scoring";
   const { curve = [], epochs } = training;
   const last = curve[curve.length - 1];
-  part("open-training").textContent = running ? `Training: ${last ? `epoch ${last.epoch} of ${epochs}` : training.state}, ${time(training.seconds)}` : "Train";
+  write("open-training", running ? `Training${last ? `: epoch ${last.epoch} of ${epochs}` : ""}, ${time(training.seconds)}` : "Train");
   part("open-training").classList.toggle("running", running);
   part("minutes").disabled = running;
   if (running) part("minutes").value = training.minutes;
   if (!training.state) return;
-  const at = last ? `, epoch ${last.epoch} of ${epochs}, dev PER ${last.dev_per.toFixed(1)} %` : "";
+  const per = (value) => `PER on dev ${value.toFixed(1)} %`;
+  const least = Math.min(...curve.map((entry) => entry.dev_per));
+  const at = !last ? "" : running ? `, epoch ${last.epoch} of ${epochs}, ${per(last.dev_per)}` : `, lowest ${per(least)}`;
   const now = `Round ${training.round}: ${SAYS[training.state] ?? training.state}${at}. ${training.line ?? ""}`;
   if (now !== before) asked = "";
   before = now;
-  part("training-state").textContent = asked || now;
-  part("training-result").textContent = result(training);
+  write("training-state", asked || now);
+  write("training-result", result(training));
   drawCurve(curve, training.start_per);
 }
 
@@ -83,11 +86,11 @@ function facts(corrected) {
   const whole = corrected.filter((row) => row.whole).length;
   if (corrected.length < LEAST) return `${plural(corrected.length, "corrected recording")}; a training needs ${LEAST}.`;
   return (
-    `${plural(corrected.length, "corrected recording")}, ${duration(sum("seconds"))}; ${sum("checked")} of their ${plural(sum("phones"), "phone")} are checked or made by hand. ` +
-    "Labels that you did not check are taken as correct where you have worked. The gain is measured on recordings held out" +
+    `${plural(corrected.length, "corrected recording")}, ${duration(sum("seconds"))}; you checked ${sum("checked")} of their ${plural(sum("phones"), "phone")}. ` +
+    "Where you worked, the other labels count as right, too. " +
     (corrected.length < DUE || !whole
-      ? `: that needs ${DUE} corrected ones (here ${corrected.length}), and some of which every phone is checked (key W; here ${whole}).`
-      : `, up to a fifth, of the ${whole} whose every phone is checked.`)
+      ? `The models are not compared: that needs ${DUE} corrected recordings (here ${corrected.length}), some of them checked as a whole (key W; here ${whole}).`
+      : `Up to a fifth of the ${plural(whole, "recording")} that you checked as a whole is held out, to compare the models on.`)
   );
 }
 
@@ -98,7 +101,7 @@ function result({ state, before, after, forgotten, test }) {
   if (before && after) {
     const kept = after.per > before.per;
     words.push(
-      `${kept ? "The old model is kept" : "The new model is in use"}: PER ${after.per.toFixed(1)} % after, ${before.per.toFixed(1)} % before, on ${plural(after.recordings, "recording")} held out (${plural(after.phones, "phone")}; ${after.text}).`,
+      `${kept ? "The old model is kept" : "The new model is in use"}: PER ${after.per.toFixed(1)} % after, ${before.per.toFixed(1)} % before, on ${plural(after.recordings, "recording")} held out (${after.text}).`,
     );
     if (after.caution) words.push(`${after.caution}.`);
   } else {
@@ -113,8 +116,6 @@ function drawCurve(curve, before) {
   canvas.hidden = !curve.length;
   if (!curve.length) return;
   const context = canvas.getContext("2d");
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const { width, height } = canvas;
   context.clearRect(0, 0, width, height);
   const values = curve.map((entry) => entry.dev_per);
@@ -123,26 +124,26 @@ function drawCurve(curve, before) {
   const bottom = Math.max(Math.min(...all) * 0.95 - 1, 0);
   const x = (k) => 48 + (k / Math.max(curve.length - 1, 1)) * (width - 60);
   const y = (value) => 10 + ((top - value) / (top - bottom)) * (height - 40);
-  context.fillStyle = colour("soft");
+  context.fillStyle = colours.soft;
   context.font = "12px system-ui, sans-serif";
   for (const value of [bottom, (bottom + top) / 2, top]) {
     context.fillText(`${value.toFixed(0)} %`, 4, y(value) + 4);
     context.fillRect(44, y(value), width - 56, 0.5);
   }
-  context.fillText(`PER by epoch, 1 to ${curve.length}, on dev: recordings set aside to choose the epoch`, 48, height - 8);
+  context.fillText(`Wrong phones (PER) by epoch, 1 to ${curve.length}, on dev: recordings set aside to choose the epoch`, 48, height - 8);
   context.lineWidth = 2;
   if (before !== undefined) {
-    context.strokeStyle = colour("soft");
+    context.strokeStyle = colours.soft;
     context.setLineDash([6, 4]);
     stroke(context, [[48, y(before)], [width - 12, y(before)]]);
     context.setLineDash([]);
     context.fillText(`before: ${before.toFixed(1)} %`, width - 110, y(before) - 6);
   }
-  context.strokeStyle = colour("accent");
-  context.fillStyle = colour("accent");
+  context.strokeStyle = colours.accent;
+  context.fillStyle = colours.accent;
   stroke(context, values.map((value, k) => [x(k), y(value)]));
   values.forEach((value, k) => context.fillRect(x(k) - 2, y(value) - 2, 4, 4));
-  canvas.setAttribute("aria-label", `PER on dev after ${plural(curve.length, "epoch")}: ${values[values.length - 1].toFixed(1)} %`);
+  canvas.ariaLabel = `PER on dev after ${plural(curve.length, "epoch")}: ${values[values.length - 1].toFixed(1)} %`;
 }
 
 function stroke(context, points) {

@@ -23,9 +23,10 @@ export function end() {
   return view.start + view.width / view.scale;
 }
 
+const allowed = (scale) => Math.min(Math.max(scale, view.width / Math.max(session.seconds, 0.05)), MAX_SCALE);
+
 function settle() {
-  const least = view.width / Math.max(session.seconds, 0.05);
-  view.scale = Math.min(Math.max(view.scale, least), MAX_SCALE);
+  view.scale = allowed(view.scale);
   const last = session.seconds - view.width / view.scale;
   view.start = Math.max(Math.min(view.start, last), 0);
   for (const listener of listeners) listener();
@@ -47,7 +48,7 @@ export function show(start, scale) {
 
 export function zoom(factor, time = (view.start + end()) / 2) {
   const x = toX(time);
-  const scale = Math.min(Math.max(view.scale * factor, view.width / Math.max(session.seconds, 0.05)), MAX_SCALE);
+  const scale = allowed(view.scale * factor);
   show(time - x / scale, scale);
 }
 
