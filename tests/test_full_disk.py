@@ -137,6 +137,16 @@ def test_sound_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path, mo
         acts[0]()
 
 
+def test_a_microphone_that_finds_no_space_leaves_nothing_and_is_named(tmp_path: Path) -> None:
+    write_song(tmp_path / "a.wav", ["low"])
+    with client_of(tmp_path) as (client, _):
+        with full(10):
+            refused = client.post("/api/microphone/start", json={"rate": 8000})
+        assert refused.status_code == 507 and "recording-" in refused.json()["error"]
+        assert [path.name for path in tmp_path.iterdir()] == ["a.wav"]
+        assert client.post("/api/microphone/start", json={"rate": 8000}).status_code == 200
+
+
 @pytest.mark.parametrize("fault", ["no space", "the disk fails"])
 def test_what_a_microphone_recorded_needs_no_space_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from speechctc.core import written
 from speechctc.core.errors import InputError, advice_on
-from speechctc.core.files import append, flush, is_at, locked, readable, write_bytes
+from speechctc.core.files import append, flush, is_at, locked, named, readable, write_bytes
 from speechctc.inference.segmenter import Segment
 from speechctc.phones.inventory import nfc
 
@@ -417,7 +417,8 @@ class Journal:
             flush(self.path.parent)  # the name of the new file, while an error does no harm
         elif _lacks_end(self.path):
             lines = b"\n" + lines
-        append(handle, lines, flush=True)
+        with named(self.path):
+            append(handle, lines, flush=True)
         self._size = before + len(lines)
 
     def _leave_snapshots(self) -> None:

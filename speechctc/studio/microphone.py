@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
-from speechctc.core.files import append, flush, is_free, numbered, try_lock
+from speechctc.core.files import append, flush, is_free, named, numbered, try_lock
 from speechctc.core.written import open_plain, refuse_odd
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
@@ -78,7 +78,13 @@ class Microphone:
             raw = folder / f".{free}.{rate}{ENDING}"
             self._file = open_plain(raw, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
             try_lock(self._file)
-            append(self._file, header(rate, 0))
+            try:
+                with named(raw):
+                    append(self._file, header(rate, 0))
+            except OSError:
+                os.close(self._file)
+                raw.unlink(missing_ok=True)
+                raise
             self._raw, self._name, self._rate, self._count, self._last = raw, f"{free}.wav", rate, 0, time.monotonic()
             hears, before = bool(self._studio.engine.about), self._listener
             self._listener = Listener(self._studio.engine, rate, before) if hears else None
