@@ -341,7 +341,7 @@ def _own(config: FeatureConfig) -> FeatureExtractor:
 MAX_GAIN = 7.0
 # The most that a frame below the last of 16 bits lies under the mean, nats of power: 22 dB. As they are, zeros between
 # words lie 30 nats under it. The net learned from rooms and microphones, and hears short words beside such zeros badly.
-# Of 3, 5, 7, 9 and 11 nats the best on six persons (benchmarks/bench_halting).
+# On six persons 3, 5 and 7 nats gave like errors, 9 and 11 larger ones (benchmarks/bench_halting).
 DEPTH = 5.0
 PRIOR_SECONDS = 2.0  # of speech that a prior mean counts as: of 0.5, 1, 2 and 4 the best on words of 20 languages
 
