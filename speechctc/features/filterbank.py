@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from speechctc.config.schema import FeatureConfig
-from speechctc.features.extractor import extractor
+from speechctc.features.extractor import DEPTH, extractor
 
 
 def static_features(samples: Tensor, config: FeatureConfig) -> Tensor:
@@ -64,7 +64,8 @@ def sliding_cmn(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor
     """Subtract from each dimension a power-weighted sliding mean: removes level, room, microphone and voice.
 
     The weight of a frame is the mean power (geometric mean over its dimensions) of two seconds around it. Speech and
-    short pauses have similar weights; long pauses have little.
+    short pauses have similar weights; long pauses have little. Frames below the last of 16 bits, zeros for example, are
+    raised to `DEPTH` below the mean.
 
     Parameters
     ----------
@@ -82,7 +83,11 @@ def sliding_cmn(static: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor
     frames = frames.to(static.device)
     inside = frame_mask(frames, static.shape[1])[:, :, None]
     known = torch.where(inside, static, 0.0).double()
-    return (known - _sliding_mean(known, _power(known, inside, frames, config), frames, *config.cmn_frames)).float()
+    mean = _sliding_mean(known, _power(known, inside, frames, config), frames, *config.cmn_frames)
+    centred = (known - mean).float()
+    if not extractor(config).bands:
+        return centred
+    return torch.where(known.mean(2, keepdim=True) > 0, centred, centred.clamp(min=-DEPTH))
 
 
 def _power(known: Tensor, inside: Tensor, frames: Tensor, config: FeatureConfig) -> Tensor:

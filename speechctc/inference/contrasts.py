@@ -13,8 +13,9 @@ from speechctc.inference.segmenter import Segment
 from speechctc.phones.articulation import is_arpabet, match_phones
 
 # Sounds of English, in CMU's phones, that speakers of a first language often take for each other: the sound that is
-# meant, and the one that is said. After M. Swan and B. Smith (eds.), Learner English: a teacher's guide to interference
-# and other problems, second edition, Cambridge University Press, 2001, whose chapters have more.
+# meant, and the one that is said. They are common knowledge, and not taken from a source. M. Swan and B. Smith (eds.),
+# Learner English: a teacher's guide to interference and other problems, second edition, Cambridge University Press,
+# 2001, has a chapter on each of these languages, or on its group.
 OF_ENGLISH: Mapping[str, str] = MappingProxyType(
     {
         "ar": "p/b v/f th/s dh/z ch/sh ih/eh",

@@ -22,7 +22,7 @@ from speechctc.core import files, written
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError, printable
 from speechctc.core.progress import Reporter
-from speechctc.features.extractor import MAX_GAIN, LogMel, extractor
+from speechctc.features.extractor import DEPTH, MAX_GAIN, LogMel, extractor
 from speechctc.inference import boundary_model as boundaries
 from speechctc.inference import goodness
 from speechctc.inference.boundary_model import BoundaryModel
@@ -381,7 +381,7 @@ def page_text(recogniser: Recogniser, folder: Path, name: str, words: bytes = b"
 def about_model(recogniser: Recogniser) -> dict[str, Any]:
     """Return what the page's ``Model`` needs beside the weights."""
     config, calibration = recogniser.config.to_dict(), recogniser.calibration
-    config["features"]["max_gain"] = MAX_GAIN
+    config["features"] |= {"max_gain": MAX_GAIN, "depth": DEPTH}
     return {
         "goodness": None if recogniser.judge else recogniser.goodness.plain(),  # a net of its own would be too much
         "phones": list(recogniser.phones),

@@ -1,9 +1,13 @@
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 import torchaudio
 
 from speechctc.config.schema import FeatureConfig
+from speechctc.features import extractor
 from speechctc.features.extractor import local_cmn
 from speechctc.features.filterbank import (
     Moments,
@@ -35,8 +39,9 @@ def test_a_frame_is_less_the_mean_of_those_around_it_by_power(before: int, after
         power = np.array([power[max(t - 10, 0) : t + 11].mean() if power[t] > 1 else 1.0 for t in range(length)])
         for t in range(length):
             around = slice(max(t - before, 0), t + after + 1)
-            mean = np.average(row[around], axis=0, weights=power[around])
-            np.testing.assert_allclose(ours[k, t].numpy(), row[t] - mean, atol=2e-6)
+            centred = row[t] - np.average(row[around], axis=0, weights=power[around])
+            wanted = centred if power[t] > 1 else [max(each, -5.0) for each in centred]
+            np.testing.assert_allclose(ours[k, t].numpy(), wanted, atol=2e-6)
 
 
 def test_a_long_silence_of_zeros_hardly_moves_the_mean() -> None:
@@ -50,6 +55,32 @@ def test_a_long_silence_of_zeros_hardly_moves_the_mean() -> None:
     torch.testing.assert_close(sliding_cmn_one(with_it, config)[inner], alone, atol=0.5, rtol=0)
     late = sliding_cmn_one(with_it, FeatureConfig(cmn_window_ms=(500, 500)))[-300:]
     assert late.abs().max() < 1e-3  # zeros and nothing else around: no rounding error of the louder past is blown up
+
+
+@pytest.mark.parametrize("centre", [sliding_cmn_one, extractor.sliding_cmn, local_cmn])
+@pytest.mark.parametrize("kind", ["zeros", "constant", "left by MP3"])
+def test_what_16_bits_do_not_hold_is_no_further_below_the_mean_than_a_room(
+    centre: Callable[[Any, FeatureConfig], Any], kind: str
+) -> None:
+    config = FeatureConfig(cmn_window_ms=(10_000, 5_000))
+    pauses = {
+        "zeros": torch.zeros(9_600),
+        "constant": torch.full((9_600,), 0.25),
+        "left by MP3": 3e-6 * noise(9_600, 1),
+    }
+    speech = noise(16_000)
+    static = static_features(torch.cat([speech, pauses[kind], speech]), config)
+    centred = np.asarray(centre(static if centre is sliding_cmn_one else static.numpy(), config))
+    np.testing.assert_array_equal(centred[102:156], np.float32(-5.0))
+    assert abs(float(centred[:90].mean())) < 0.3
+    assert float(static[102:156].mean()) < float(static[:90].mean()) - 12
+
+
+def test_a_quiet_room_is_left_as_it_is() -> None:
+    config = FeatureConfig(cmn_window_ms=(10_000, 5_000))
+    room = torch.round(20 * noise(9_600, 1)) / 32768  # the last two of 16 bits
+    static = static_features(torch.cat([noise(16_000), room]), config)
+    assert float(sliding_cmn_one(static, config)[102:].mean(1).max()) < -8
 
 
 def test_a_quiet_speaker_beside_a_loud_one_is_centred_as_when_alone() -> None:

@@ -128,11 +128,17 @@ function powerOf(rows, width, stretch) {
   return power.map((each, t) => (loudness[t] > 0 ? each : 1));
 }
 
+// Raises centred frames to so much below 0 whose rows are below the last of 16 bits.
+function floored(centred, rows, width, { depth }) {
+  const loudness = meansOf(rows, width);
+  return centred.map((value, k) => (loudness[Math.floor(k / width)] > 0 ? value : Math.max(value, -depth)));
+}
+
 export function slidingCmn(rows, width, config) {
   if (!config.cmn_window_ms) return rows;
   const { before, after, stretch } = reachOf(config);
   const means = slidingMean(rows, powerOf(rows, width, stretch), width, before, after);
-  return rows.map((value, k) => value - means[k]);
+  return floored(rows.map((value, k) => value - means[k]), rows, width, config);
 }
 
 // Subtracts the mean of a second around each frame, but at most so much less than the sliding mean.
@@ -141,7 +147,8 @@ export function localCmn(rows, width, config) {
   const near = slidingMean(rows, power, width, stretch, stretch), nearby = meansOf(near, width);
   const level = slidingMean(meansOf(rows, width), power, 1, before, after);
   const raised = level.map((each, t) => Math.max(each - config.max_gain - nearby[t], 0));
-  return rows.map((value, k) => value - near[k] - raised[Math.floor(k / width)]);
+  const centred = rows.map((value, k) => value - near[k] - raised[Math.floor(k / width)]);
+  return floored(centred, rows, width, config);
 }
 
 // Yields static features after `localCmn` if the recording is longer than the sliding mean, else as `cmnBlocks`.
