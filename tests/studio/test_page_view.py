@@ -264,6 +264,16 @@ def test_symbols_say_what_they_mean_and_the_sound_stays_in_sight_while_one_picks
         run("document.getElementById('chart').open = false")
 
 
+def test_twice_as_large_labels_and_player_are_seen_together(sentence: browser.Page) -> None:
+    """Of a window of 1440 by 900 pixels, at 200 %."""
+    reopen(sentence, "b02.wav")
+    size = {"width": 720, "height": 450, "deviceScaleFactor": 2, "mobile": False}
+    sentence.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    edge = "document.{}.getBoundingClientRect().{}"
+    edges = edge.format("getElementById('tiers')", "bottom"), edge.format("querySelector('.player')", "top")
+    sentence.wait("labels above the player", lambda: sentence.driver.execute_script(f"return {edges[0]} <= {edges[1]}"))
+
+
 def test_the_page_is_small() -> None:
     assert sum(path.stat().st_size for path in PAGE.iterdir()) <= 100_000  # bytes of source
 
