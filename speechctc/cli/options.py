@@ -226,6 +226,8 @@ def name_recordings(given: Any) -> list[Named]:
     from speechctc.audio.recordings import Listed, find_recordings, left_out
     from speechctc.audio.tracks import chosen
 
+    if given.resume and given.manifest is None:
+        raise InputError("--resume goes on by a manifest, and none is named", "give --manifest FILE too")
     audio, reporter, shard = list(given.audio or ()), new_reporter(), parse_shard(given.shard)
     named: list[Named] = [Listed.of([address]) if (address := address_of(each)) else each for each in audio]
     if given.recordings is not None:
@@ -259,8 +261,6 @@ NO_SETTINGS = frozenset(
 @contextmanager
 def with_manifest(options: OutputOptions, given: Any, recogniser: Decoder | None = None) -> Iterator[OutputOptions]:
     """Yield how results are written, with the manifest that a command's options name, if they do; and close it."""
-    if given.resume and given.manifest is None:
-        raise InputError("--resume goes on by a manifest, and none is named", "give --manifest FILE too")
     if given.manifest is None:
         yield options
         return

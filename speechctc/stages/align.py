@@ -143,7 +143,7 @@ def _results(
     """Offer the results of jobs, in order, from the threads of this machine or from a cluster."""
     if work.cluster is None:
         return nullcontext(map_in_threads(partial(_place, recogniser, options, reporter), jobs, work.jobs))
-    from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
+    from speechctc.stages.clustered import worked_on  # late: few use a cluster
 
     there = ((job.task.recording.path, job) for job in jobs)
     command = "score-phones" if options.scored else "align"

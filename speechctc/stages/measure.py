@@ -184,7 +184,7 @@ def _results(
     if work.cluster is None:
         measured = (timed(lambda job: _measured(choice.settings, *job), job, work.time_limit) for job in jobs)
         return nullcontext(taken(measured))
-    from speechctc.stages.decode_sources import worked_on  # late: few use a cluster
+    from speechctc.stages.clustered import worked_on  # late: few use a cluster
 
     return worked_on("measure", _measured, choice.settings, jobs, work, reporter)
 
