@@ -112,6 +112,24 @@ def test_copies_exports_and_onnx_compute_the_same(trained: Recogniser, here: Pat
     np.testing.assert_allclose(logits[0], expected, atol=1e-3)
 
 
+def test_what_torch_cannot_export_is_one_line(extracted: Path, here: Path) -> None:
+    class Packed(Recurrent):
+        def forward(self, x: Tensor, frames: Tensor | None = None) -> Tensor:
+            assert frames is not None
+            packed = nn.utils.rnn.pack_padded_sequence(x, frames.cpu(), batch_first=True, enforce_sorted=False)
+            hidden, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], True, total_length=x.shape[1])
+            logits: Tensor = self.output(hidden)
+            return logits
+
+    speechctc.register_model("packed", lambda inputs, classes: speechctc.OwnNet(Packed(inputs, classes, 3), longest=9))
+    run_once(extracted, here / "r", "model.kind=packed", "train.epochs=1")
+    with pytest.raises(
+        InputError, match=r"model.kind=packed: torch.onnx cannot export it: .*; export a folder"
+    ) as raised:
+        export_onnx(load_checkpoint(here / "r" / "best"), here / "r.onnx")
+    assert "\n" not in str(raised.value) and not (here / "r.onnx").exists()
+
+
 def test_the_card_of_an_export_names_the_net_and_its_code(trained: Recogniser, here: Path) -> None:
     export(trained.folder, here / "given")
     card = (here / "given" / "README.md").read_text(encoding="utf-8")
