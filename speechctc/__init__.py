@@ -171,7 +171,8 @@ def train(
     Returns
     -------
     Trained
-        Its `run` is the folder of the run, for `load`.
+        Its `run` is the folder of the run, for `load`; its `dev` is the score of the last epoch, not of the best one,
+        whose weights `load` takes: ``evaluate(run, "dev")`` scores these.
 
     Raises
     ------

@@ -29,7 +29,7 @@ from speechctc.stages.export_onnx import export_onnx
 from speechctc.training.train_step import TrainStep
 from tests.own_nets import Recurrent, Windowed, recurrent, windowed
 from tests.tones import PHONES, speak
-from tests.train_helpers import Recorder, run_once, same, stopping, trainer_of
+from tests.train_helpers import Recorder, run_once, same, score_once, stopping, trainer_of
 
 WINDOWED = ("model.kind=windowed", "train.lr=0.01")
 
@@ -110,6 +110,31 @@ def test_copies_exports_and_onnx_compute_the_same(trained: Recogniser, here: Pat
     logits, lengths = onnxruntime.InferenceSession("own.onnx").run(None, given)
     assert lengths.tolist() == [len(expected)]
     np.testing.assert_allclose(logits[0], expected, atol=1e-3)
+
+
+def test_what_torch_cannot_export_is_one_line(extracted: Path, here: Path) -> None:
+    class Packed(Recurrent):
+        def forward(self, x: Tensor, frames: Tensor | None = None) -> Tensor:
+            assert frames is not None
+            packed = nn.utils.rnn.pack_padded_sequence(x, frames.cpu(), batch_first=True, enforce_sorted=False)
+            hidden, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], True, total_length=x.shape[1])
+            logits: Tensor = self.output(hidden)
+            return logits
+
+    speechctc.register_model("packed", lambda inputs, classes: speechctc.OwnNet(Packed(inputs, classes, 3), longest=9))
+    run_once(extracted, here / "r", "model.kind=packed", "train.epochs=1")
+    with pytest.raises(
+        InputError, match=r"model.kind=packed: torch.onnx cannot export it: .*; export a folder"
+    ) as raised:
+        export_onnx(load_checkpoint(here / "r" / "best"), here / "r.onnx")
+    assert "\n" not in str(raised.value) and not (here / "r.onnx").exists()
+
+
+def test_the_card_of_an_export_names_the_net_and_its_code(trained: Recogniser, here: Path) -> None:
+    export(trained.folder, here / "given")
+    card = (here / "given" / "README.md").read_text(encoding="utf-8")
+    assert "in 8 bits; `windowed`, features" in card and "maxout" not in card
+    assert "It needs code of its maker's own: `model.kind=windowed`." in card
 
 
 def test_phones_are_placed(trained: Recogniser) -> None:
@@ -221,6 +246,8 @@ class Odd(nn.Module):
             return features[:, :, 10**6]
         if self.how == "nan":
             return self.weight.log().log() * features.new_ones(*features.shape[:2], self.classes) * torch.inf
+        if self.how == "detached":
+            return (self.weight * features.new_ones(*features.shape[:2], self.classes)).detach()
         return self.weight * features.new_zeros(len(features), features.shape[1] + 1, self.classes)
 
 
@@ -238,6 +265,9 @@ class Odd(nn.Module):
         (lambda _, classes: speechctc.OwnNet(Odd(classes, "fails"), sees=(0, 0)), r"line \d+, in forward: IndexError"),
         (lambda _, classes: speechctc.OwnNet(Odd(classes, "nan"), sees=(0, 0)), "logits of noise that are not finite"),
         (lambda _, classes: speechctc.OwnNet(Odd(classes, "double"), sees=(0, 0)), "table is float64; make it float32"),
+        (lambda _, classes: speechctc.OwnNet(Odd(classes, "detached"), sees=(0, 0)), "logits without a gradient"),
+        (lambda _, classes: speechctc.OwnNet("net", sees=(0, 0)), "OwnNet: module='net'; give a torch.nn.Module"),  # type: ignore[arg-type]
+        (lambda _, classes: speechctc.OwnNet(Odd, sees=(0, 0)), "OwnNet: module=<class .*; give a torch.nn.Module"),  # type: ignore[arg-type]
         (lambda _, classes: speechctc.OwnNet(Odd(classes, "x"), stride=0), "OwnNet: stride=0; give frames"),
         (lambda _, classes: speechctc.OwnNet(Odd(classes, "x"), sees=(1, -1)), r"OwnNet: sees=\(1, -1\); give frames"),
         (
@@ -254,6 +284,41 @@ def test_a_net_that_cannot_be_is_one_line(
     with pytest.raises(InputError, match=said) as raised:
         trainer_of(extracted, here / "r", "model.kind=odd")
     assert "\n" not in str(raised.value)
+
+
+def test_parameters_that_are_not_trained_are_named(extracted: Path, here: Path) -> None:
+    """One that the logits do not depend on; not one that is frozen."""
+
+    class Forgets(nn.Linear):
+        def __init__(self, inputs: int, classes: int) -> None:
+            super().__init__(inputs, classes)
+            self.forgotten = nn.Linear(3, 3, bias=False)
+            self.constant = nn.Parameter(torch.ones(1), requires_grad=False)
+
+    def made(inputs: int, classes: int) -> speechctc.OwnNet:
+        return speechctc.OwnNet(Forgets(inputs, classes), sees=(0, 0))
+
+    speechctc.register_model("forgets", made)
+    recorder = Recorder()
+    score_once(extracted, here / "r", "model.kind=forgets", "train.epochs=1", recorder=recorder)
+    assert [line for line in recorder.said if "depend on" in line] == [
+        "warning: model.kind=forgets: logits do not depend on forgotten.weight, so training leaves that as it is"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("register", "name", "made", "said"),
+    [
+        (speechctc.register_model, "x", 3, "register_model: x is 3; give a function"),
+        (speechctc.register_optimizer, "x", None, "register_optimizer: x is None; give a function"),
+        (speechctc.register_schedule, 3, len, "register_schedule: the name 3; give a text"),
+    ],
+)
+def test_what_cannot_be_called_is_not_registered(
+    register: Callable[[Any, Any], None], name: Any, made: Any, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        register(name, made)
 
 
 def test_no_random_number_is_drawn_to_learn_of_a_net(extracted: Path) -> None:

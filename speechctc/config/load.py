@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -26,6 +27,7 @@ MAX_BASES = 20  # files in a chain of bases
 MAX_CHARACTERS = 1 << 18  # characters of a file
 MAX_VALUES = 20_000  # values of a file, each counted as often as aliases name it
 MAX_DEPTH = 30  # levels of nesting
+_NEXT_SETTING = re.compile(r"\s([a-z_]+(?:\.[a-z_]+)*)=")
 _NO_YAML = ("*", "@", "`", "%")  # signs that no value of its own begins with in YAML: a pattern of tiers does
 _SECTIONS = {
     name: kind
@@ -205,9 +207,12 @@ def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
 
 def _setting(text: str) -> tuple[str, Any]:
     """Read ``key=value``, the value as YAML; as text where it begins with a sign that YAML has for something else."""
-    key, equals, raw = text.partition("=")
+    key, equals, raw = text.partition("=") if isinstance(text, str) else ("", "", "")
     if not equals or not key.strip():
-        raise InputError(f"{text!r}: not a setting", "write settings as key=value, for example train.epochs=3")
+        raise InputError(f"{text!r:.80}: not a setting", "write settings as key=value, for example train.epochs=3")
+    second = _NEXT_SETTING.search(raw)
+    if second and second[1].partition(".")[0] in Config.model_fields:
+        raise InputError(f"{text!r:.80}: two settings in one text", f"give {second[1]} a text of its own")
     is_text = raw.strip().startswith(_NO_YAML)
     value = raw.strip() if is_text else parse_yaml(raw, f"{_abbreviated(text)}: the value is not YAML", "quote it")
     return key.strip(), value

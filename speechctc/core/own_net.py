@@ -53,6 +53,8 @@ class OwnNet:
 
     def __post_init__(self) -> None:
         """Check the values."""
+        if isinstance(self.module, type) or not hasattr(self.module, "state_dict"):
+            raise InputError(f"OwnNet: module={self.module!r:.60}", "give a torch.nn.Module that was made")
         if type(self.stride) is not int or not 1 <= self.stride <= MAX_STRIDE:
             raise InputError(f"OwnNet: stride={self.stride!r:.40}", f"give frames as a number from 1 to {MAX_STRIDE}")
         is_whole = isinstance(self.sees, str) and self.sees == "whole"

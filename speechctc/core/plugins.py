@@ -35,8 +35,12 @@ def register(group: Group, name: str, made: Any, taken: Iterable[str]) -> None:
     Raises
     ------
     InputError
-        The package, or something defined elsewhere, has that name.
+        The package, or something defined elsewhere, has that name; or it is no name, or nothing that can be called.
     """
+    if not isinstance(name, str) or not name:
+        raise InputError(f"register_{group}: the name {name!r:.60}", "give a text")
+    if not callable(made):
+        raise InputError(f"register_{group}: {name} is {made!r:.60}", "give a function or a class")
     called = f"register_{group}: the name {name!r:.60}"
     if name in taken:
         raise InputError(f"{called} is one of speechctc's own", "give it another name")

@@ -40,6 +40,7 @@ from speechctc.model.numpy_net import NumpyNet
 
 Samples = NDArray[np.float32]
 
+NARROW = 1024, 1 << 15  # the largest of samples of 32 bits that were meant to have 16; lower ones are noise of silence
 LOUDEST = 8.0  # a larger sample shows that full scale is not 1
 MIN_RATE = 1000  # Hz; a lower number is a rate in kHz
 MAX_CHANNELS = 64
@@ -257,6 +258,7 @@ class SampleBlocks(PushedSamples):
 
     def __init__(self, samples: Any, rate: Any, model_rate: int) -> None:
         super().__init__(rate, model_rate)
+        _refuse_narrow(samples)
         self.put(samples)
         self.ended = True
 
@@ -314,6 +316,15 @@ def checked_samples(samples: Any) -> Samples:
         what = f"floating-point samples up to {peak:g}"
         raise InputError(what, "scale them to [-1, 1]: those of 16 bits are divided by 32768")
     return wave
+
+
+def _refuse_narrow(samples: Any) -> None:
+    """Refuse samples of 16 bits that are kept in 32: as such they would be 96 dB lower, and silence."""
+    is_wide = str(getattr(samples, "dtype", "")) in ("int32", "torch.int32") and samples.shape[0]
+    peak = max(int(samples.max()), -int(samples.min())) if is_wide else 0
+    if NARROW[0] < peak <= NARROW[1]:
+        what = f"samples of type int32 up to {peak}, which is silence"
+        raise InputError(what, "convert those of 16 bits: samples.astype('int16')")
 
 
 def _scaled(wave: NDArray[Any]) -> Samples:

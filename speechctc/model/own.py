@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from speechctc.config.schema import Config, ModelConfig
 from speechctc.core import plugins
-from speechctc.core.errors import InputError
+from speechctc.core.errors import InputError, first_few
 from speechctc.core.own_net import OwnNet, build
 from speechctc.features.filterbank import frame_mask
 from speechctc.model.layers import OWN_PREFIX, longest_frames, output_frames
@@ -88,12 +88,17 @@ def build_own(config: Config, classes: int) -> OwnModule:
 
 @torch.no_grad()
 def check_own(net: OwnModule, config: Config, device: torch.device) -> str:
-    """Try on noise whether a net sees what it says, and not the padding; return what is to be said, or ``""``.
+    """Try on noise whether a net sees what it says, and not the padding, and whether all of it can learn.
+
+    Returns
+    -------
+    str
+        What is to be said, or ``""``.
 
     Raises
     ------
     InputError
-        Frames of logits depend on others than the net says, or are not finite.
+        Frames of logits depend on others than the net says, are not finite, or have no gradient.
     """
     stride, sees, longest = config.model.time_stride, config.model.sees, longest_frames(config)
     size = min(4 * stride + (sum(sees) if isinstance(sees, tuple) else 160), longest or MOST_FRAMES)
@@ -106,6 +111,7 @@ def check_own(net: OwnModule, config: Config, device: torch.device) -> str:
         logits, counts = net(noise, frames)
         alone, _ = net(noise[1:, :, :, :shorter], frames[1:])
         change = _change_outside(net, noise[:1], logits[:1], sees) if isinstance(sees, tuple) else 0.0
+        doubts = _untrained(net, noise, frames)
         net.train(was_training)
     if not bool(logits[0].isfinite().all()):
         raise InputError(f"{net.what}: logits of noise that are not finite", "look for a division by 0, or a full mask")
@@ -116,10 +122,27 @@ def check_own(net: OwnModule, config: Config, device: torch.device) -> str:
     count = int(counts[1])
     if not float((logits[1, :count] - alone[0, :count]).abs().max()) <= scale:
         hint = "mask what is past `frames`, the second parameter of forward"
-        return (
-            f"{net.what}: the logits of an utterance change with the padding behind it, and so with its batch; {hint}"
-        )
-    return ""
+        doubts += [f"the logits of an utterance change with the padding behind it, and so with its batch; {hint}"]
+    return f"{net.what}: {'; '.join(doubts)}" if doubts else ""
+
+
+def _untrained(net: OwnModule, noise: Tensor, frames: Tensor) -> list[str]:
+    """Return a line where logits do not depend on some parameters, which training would leave as they are.
+
+    Raises
+    ------
+    InputError
+        They depend on none, or torch cannot go back through the net.
+    """
+    named = {name: each for name, each in net.own.named_parameters() if each.requires_grad}
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # cuDNN's LSTM goes back in training only
+        logits, _ = net(noise, frames)
+        if named and not logits.requires_grad:
+            raise InputError(f"{net.what}: logits without a gradient", "leave out detach, no_grad and inference_mode")
+        going_back = plugins.guarded(f"{net.what}: going back through it", torch.autograd.grad)
+        found = going_back(logits.sum(), [*named.values()], allow_unused=True) if named else ()
+    unused = [name for name, each in zip(named, found, strict=True) if each is None]
+    return [f"logits do not depend on {first_few(unused, 3)}, so training leaves that as it is"] if unused else []
 
 
 def _change_outside(net: OwnModule, noise: Tensor, logits: Tensor, sees: tuple[int, int]) -> float:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from speechctc import __version__
 from speechctc.config.load import override, parse_config
-from speechctc.config.schema import MARKS, NO_RUN, Config, CorpusConfig
+from speechctc.config.schema import KINDS, MARKS, NO_RUN, Config, CorpusConfig
 from speechctc.core import files, written
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError, printable
@@ -232,15 +232,25 @@ def model_card(checkpoint: Checkpoint, name: str, folder: Path) -> str:
         CALIBRATION_FILE: "a calibration",
         boundaries.FILE: "boundaries",
     }
+    model = checkpoint.config.model
     values = {
         "checkpoint": checkpoint,
         "name": printable(name),
         "quoted": shlex.quote(printable(name)),
+        "net": model.kind if is_own(model) else model.activation,
+        "needs": _needed(checkpoint.config),
         "parameters": sum(each.size for each in checkpoint.weights.values()),
         "beside": ", ".join(about for file, about in names.items() if (folder / file).exists()) or "nothing",
         "version": __version__,
     }
     return render_text("card.md", values)
+
+
+def _needed(config: Config) -> str:
+    """Return in words which code of the maker's own a model needs; ``""``: none."""
+    own = [f"`model.kind={config.model.kind}`"] if is_own(config.model) else []
+    own += [f"`features.kind={config.features.kind}`"] if config.features.kind not in KINDS else []
+    return " and ".join(own)
 
 
 def _with_ngram(

@@ -6,18 +6,21 @@ import importlib.util
 import json
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from speechctc import __version__
-from speechctc.config.schema import FeatureConfig
+from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError, with_extra
 from speechctc.features.extractor import INT16_SCALE
 from speechctc.features.filterbank import net_input
 from speechctc.model.checkpoint import Checkpoint
+from speechctc.model.layers import is_own
 from speechctc.model.net import any_net_of
 
 NEEDED = ("onnx", "onnxscript")
@@ -50,6 +53,19 @@ def order(config: FeatureConfig) -> list[str]:
     return [f"c{k}" for k in range(1, config.ceps)] + ["energy" if config.energy else "c0"]
 
 
+@contextmanager
+def _blaming(model: ModelConfig) -> Iterator[None]:
+    """Turn an error of torch's exporter into a line that names the user's own net."""
+    try:
+        yield
+    except Exception as error:
+        if not is_own(model):
+            raise
+        why = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
+        what = f"model.kind={model.kind}: torch.onnx cannot export it: {why[0]:.200}"
+        raise InputError(what, "export a folder, or change forward as torch.export asks") from error
+
+
 def export_onnx(checkpoint: Checkpoint, out: Path) -> int:
     """Write a model as ONNX; return the bytes written.
 
@@ -69,7 +85,7 @@ def export_onnx(checkpoint: Checkpoint, out: Path) -> int:
     Raises
     ------
     InputError
-        A package that the export needs is not installed.
+        A package that the export needs is not installed, or torch cannot export a net of the user's own.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise InputError(f"{out}: the export needs {' and '.join(missing)}, not installed", with_extra("onnx"))
@@ -77,7 +93,7 @@ def export_onnx(checkpoint: Checkpoint, out: Path) -> int:
     batch, time = torch.export.Dim("n_batch"), torch.export.Dim("max_frames", min=3)
     example = torch.randn(*EXAMPLE, checkpoint.config.features.static_dims)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), warnings.catch_warnings(), _blaming(checkpoint.config.model):
         warnings.simplefilter("ignore")  # warnings about the exporter's own use of torch
         program = torch.onnx.export(
             OnnxNet(checkpoint).eval(),

@@ -140,7 +140,7 @@ def extract(config: Config, reporter: Reporter, prune: bool = False) -> list[Spl
     if corpus.words:
         reporter.note(write_pronunciations(folder, corpus, not isinstance(config.corpus.language, str)))
     if last:
-        reporter.warn(*compare_dev(splits["dev"].marks(), last))
+        reporter.warn(*compare_dev({split: each.marks() for split, each in splits.items()}, last))
     kept, elapsed = sum(len(each.frames) for each in splits.values()) - work.done, time.monotonic() - began
     speed = f"{work.seconds / elapsed:,.0f} times real time" if work.seconds else "nothing to do"
     reporter.note(f"{plural(work.done, 'utterance')} extracted, {kept} there already; {elapsed:.1f} s, {speed}")
@@ -287,7 +287,7 @@ class Extraction:
     def _say_old(self, old: Old, prune: bool) -> str:
         what = f"{old.entries:,} old {'entry' if old.entries == 1 else 'entries'} ({old.size / 2**20:.1f} MiB)"
         others = old.entries - old.same_settings
-        why = f"{old.same_settings} of recordings or stretches that are gone, {others} of other settings"
+        why = f"{old.same_settings} of recordings, stretches or a dev of before, {others} of other settings"
         if prune:
             return f"{what} removed from {self.store.folder}: {why}"
         return f"{what} in {self.store.folder} that this config does not use: {why}; --prune removes them"

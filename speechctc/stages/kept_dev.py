@@ -61,9 +61,22 @@ def _known_voices(chosen: Corpus, kept: Corpus) -> list[str]:
     return [f"{plural(len(new), 'utterance')} of speakers of dev ({names}) are trained on, so their voices are known"]
 
 
-def compare_dev(dev: Mapping[str, str], last: LastRun) -> list[str]:
-    """Return a warning that names the last run if its dev, of which some is dev still, was another."""
-    if not (told := changes(last.dev, dev, features=False)) or dev.keys().isdisjoint(last.dev):
+def compare_dev(splits: Mapping[str, Mapping[str, str]], last: LastRun) -> list[str]:
+    """Return a warning that names the last run if its dev, of which some is in the corpus still, was another.
+
+    Parameters
+    ----------
+    splits : mapping
+        The marks of each split now.
+    last : LastRun
+    """
+    dev = splits["dev"]
+    there = set().union(*splits.values())
+    if not (told := changes(last.dev, dev, features=False)) or there.isdisjoint(last.dev):
         return []
     run = short(Path(last.run))
-    return [f"dev is not that of {run}: {told}; dev PERs of that run and of new ones are not comparable"]
+    lines = [f"dev is not that of {run}: {told}; dev PERs of that run and of new ones are not comparable"]
+    if seen := sorted(splits["train"].keys() & last.dev.keys()):
+        what = f"of dev in {run} are trained on now ({first_few(seen, 3)})"
+        lines.append(f"{plural(len(seen), 'utterance')} {what}; a model that training begins with was chosen by them")
+    return lines

@@ -36,7 +36,7 @@ class Trained(NamedTuple):
     Attributes
     ----------
     dev : DevScore or None
-        The last score on dev; None if all epochs were done before.
+        The score of the last epoch on dev, not of the best one; None if all epochs were done before.
     run : Path
         The folder of the run.
     is_main : bool
@@ -64,6 +64,7 @@ def train(
     Stopped
         SIGINT or SIGTERM came; the state is saved in ``last/``.
     """
+    callbacks.check()
     curves = CurvesFile(config.run / "curves.png", config.train.curves)
     run = Run(config.run, curves.update)
     device = choose_device(config.train.device)

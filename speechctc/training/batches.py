@@ -503,5 +503,7 @@ def _trainable(split: Split, stride: int, reporter: Reporter) -> Indices:
         reporter.warn(f"{plural(len(infeasible), 'utterance')} left out, {why}: {named}")
     members = np.setdiff1d(np.arange(len(split)), infeasible)
     if not len(members):
-        raise InputError("no training utterance is long enough for its phones", "lower model.time_stride")
+        what = f"no training utterance is long enough for its phones at a stride of {stride}"
+        fix = "lower model.time_stride, or that of your OwnNet" if stride > 1 else "the labels are of other recordings"
+        raise InputError(what, fix)
     return members

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
+
+from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
     from typing_extensions import NotRequired
@@ -105,3 +108,38 @@ class Callbacks(NamedTuple):
     on_step: OnStep | None = None
     on_epoch: OnEpoch | None = None
     on_beginning: OnBeginning | None = None
+
+    def check(self) -> None:
+        """Refuse, before hours of work, what cannot be called with a record.
+
+        Raises
+        ------
+        InputError
+            It is no function, or takes no argument or more than one.
+        """
+        for name, each in self._asdict().items():
+            if each is None:
+                continue
+            if not callable(each):
+                raise InputError(f"{name}={each!r:.60} is no function", "give a function that takes a record")
+            try:
+                inspect.signature(each).bind(None)
+            except TypeError as error:
+                raise InputError(f"{name}: {error}", "give a function that takes one argument, a record") from None
+            except ValueError:  # of a built-in that tells nothing of itself
+                pass
+
+
+def is_end(name: str, answer: object) -> bool:
+    """Return whether the answer of a callback ends the training.
+
+    Raises
+    ------
+    InputError
+        It is neither true nor false, such as an array of several numbers.
+    """
+    try:
+        return bool(answer)
+    except Exception as error:
+        what = f"{name} returned {type(answer).__name__}: {error}"
+        raise InputError(what, "return True to end the training, and else None") from None

@@ -29,7 +29,7 @@ from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Progress, ResumeState
 from speechctc.training.initialise import first_lms, first_train_step
 from speechctc.training.optimise import stages
-from speechctc.training.records import Callbacks, EpochRecord, StepRecord
+from speechctc.training.records import Callbacks, EpochRecord, StepRecord, is_end
 from speechctc.training.runs import Run, run_record
 from speechctc.training.sentinel import NetFacts, new_warnings
 from speechctc.training.step_costs import MemoryEstimate, estimate
@@ -238,7 +238,7 @@ class Trainer:
             "frames": sum(int(batch.lengths.sum()) for batch in batches),
             "seconds": seconds,
         }
-        if self.callbacks.on_step(record):
+        if is_end("on_step", self.callbacks.on_step(record)):
             self.ended_by = "on_step"
         return waited_for
 
@@ -333,7 +333,7 @@ class Trainer:
         self.reporter.note(*epoch_text(line, last, better).splitlines())
         for alarm in alarms:
             (self.reporter.note if alarm.expected else self.reporter.warn)(alarm.text)
-        if self.callbacks.on_epoch is not None and self.callbacks.on_epoch(record):
+        if self.callbacks.on_epoch is not None and is_end("on_epoch", self.callbacks.on_epoch(record)):
             self.ended_by = "on_epoch"
         return dev
 

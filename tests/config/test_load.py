@@ -1,5 +1,6 @@
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -188,3 +189,23 @@ def test_norwegian_is_a_language_and_no_truth_value(tmp_path: Path, given: str, 
         f"base: demo\ncorpus: {{kind: espeak, root: texts, language: {given}}}\n", "utf-8"
     )
     assert load_config(tmp_path / "own.yaml", []).corpus.language == found
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("run=runs/a train.epochs=1", "two settings in one text; give train.epochs a text of its own"),
+        (3, "3: not a setting"),
+        ("train.lr=.inf", "train.lr=.inf is invalid"),
+        ("train.lr=.nan", "train.lr=.nan is invalid"),
+        ("train.rates={convs: .inf}", "train.rates.convs=inf is invalid"),
+    ],
+)
+def test_what_is_no_setting_is_one_line(setting: Any, said: str) -> None:
+    with pytest.raises(InputError) as raised:
+        load_config("demo", [setting])
+    assert said in str(raised.value)
+
+
+def test_a_folder_may_have_spaces_and_signs() -> None:
+    assert load_config("demo", ["run=my runs/a b=c"]).run == Path("my runs/a b=c")

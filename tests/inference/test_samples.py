@@ -18,6 +18,7 @@ from speechctc.inference import decoder
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
+from speechctc.inference.streaming import SampleBlocks
 from speechctc.stages.open_model import ModelChoice, open_model
 from tests.tiny_model import sing, write_song
 from tests.tones import HERTZ, PHONES, RATE
@@ -151,3 +152,13 @@ def test_each_channel_has_its_own(model: Recogniser, tmp_path: Path) -> None:
     for channel, sound in enumerate(sounds, start=1):
         rows = model.log_posteriors(tmp_path / "two.wav", channel=channel)
         np.testing.assert_allclose(rows, model.log_posteriors(sound, RATE), atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_samples_of_16_bits_in_32_are_refused(kind: Any) -> None:
+    """They were silence, and recognised as nothing; quieter ones may be silence."""
+    narrow = (20000 * np.sin(np.arange(16000))).astype(np.int32)
+    with pytest.raises(InputError, match="int32 up to 19999, which is silence; convert those of 16 bits"):
+        SampleBlocks(kind(narrow), 16000, 16000)
+    SampleBlocks(kind(narrow // 100), 16000, 16000)
+    SampleBlocks(kind(narrow * 65536), 16000, 16000)

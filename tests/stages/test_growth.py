@@ -153,7 +153,7 @@ def test_what_is_old_is_named_and_goes_on_request_alone(tmp_path: Path) -> None:
     _, said = grown(config)
     (line,) = [line for line in said if "old entries" in line]
     assert line.startswith("25 old entries (")
-    assert "5 of recordings or stretches that are gone, 20 of other settings; --prune removes them" in line
+    assert "5 of recordings, stretches or a dev of before, 20 of other settings; --prune removes them" in line
     before = {path: path.read_bytes() for path in (tmp_path / "features" / "store").glob("*.safetensors")}
     kept = split_of(config)
     static = [kept.marks(), kept.fingerprint()]
@@ -373,6 +373,20 @@ def test_a_dev_of_ones_own_that_changed_names_the_run(tmp_path: Path) -> None:
     edit(tmp_path / "table1.jsonl", lambda rows: relabel(rows, 0)[:3])
     (line,) = [line for line in grown(config)[1] if "comparable" in line]
     assert f"dev is not that of {tmp_path}/run: 1 removed (u1-003), 1 relabelled (u1-000)" in line
+
+
+def test_wholly_another_dev_names_the_run_and_what_is_trained_on_of_the_dev_of_before(tmp_path: Path) -> None:
+    config = write_config(tmp_path, train=8, held_out=4)
+    grown(config)
+    run_once(config, tmp_path / "run", "train.epochs=1")
+    old, new = (tmp_path / f"table{number}.jsonl" for number in (1, 0))
+    rows = [json.loads(line) for line in new.read_text(encoding="utf-8").splitlines()]
+    moved = [json.loads(line) for line in old.read_text(encoding="utf-8").splitlines()]
+    edit(old, lambda _: rows[:4])
+    edit(new, lambda _: [*rows[4:], *moved])
+    lines = [line for line in grown(config)[1] if "warning" in line and f"{tmp_path}/run" in line]
+    assert len(lines) == 2 and "4 added" in lines[0] and "4 removed" in lines[0] and "not comparable" in lines[0]
+    assert "4 utterances of dev in" in lines[1] and "are trained on now" in lines[1]
 
 
 def test_new_recordings_of_speakers_of_dev_are_trained_on_and_that_is_said(tmp_path: Path) -> None:

@@ -205,6 +205,28 @@ def test_callbacks_see_all_and_end_a_training(extracted: Path, here: Path) -> No
     assert [each["epoch"] for each in epochs] == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("callbacks", "said"),
+    [
+        ({"on_epoch": 3}, "on_epoch=3 is no function"),
+        ({"on_step": lambda: None}, "on_step: too many positional arguments; give a function that takes one argument"),
+        ({"on_epoch": lambda record, step: None}, "on_epoch: missing a required argument: 'step'; give a function"),
+    ],
+)
+def test_what_cannot_be_called_with_a_record_is_refused_before_work(
+    extracted: Path, here: Path, callbacks: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        speechctc.train(extracted, "run=r", reporter=Recorder(), **callbacks)
+    assert not Path("r").exists()
+
+
+def test_an_answer_that_is_neither_true_nor_false_is_one_line(extracted: Path, here: Path) -> None:
+    several: Any = torch.tensor([1, 0])
+    with pytest.raises(InputError, match="on_step returned Tensor: .*; return True to end the training"):
+        speechctc.train(extracted, "run=r", reporter=Recorder(), on_step=lambda record: several)
+
+
 def test_a_step_may_end_a_training_which_goes_on_to_the_same_bits(extracted: Path, here: Path) -> None:
     whole = run_once(extracted, here / "whole", "train.epochs=2", "train.warmup_steps=0")
     recorder, settings = Recorder(), [f"run={here / 'parts'}", "train.epochs=2", "train.warmup_steps=0"]
