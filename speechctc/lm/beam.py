@@ -285,8 +285,8 @@ class Compiled:
 
     recordings = 1  # that will be searched, as far as `expect` told
     done = 0  # what was searched by the interpreter, in frames times tokens
-    _function: Callable[..., Integers] | None = None
-    _loading = threading.Lock()
+    loaded: Callable[..., Integers] | None = None
+    loading = threading.Lock()
 
     @classmethod
     def is_worth_it(cls, work: int) -> bool:
@@ -300,12 +300,12 @@ class Compiled:
     @classmethod
     def function(cls, work: int) -> Callable[..., Integers] | None:
         """Return the function, which releases the GIL; None while another thread loads it and little is to be done."""
-        if cls._function is None and cls._loading.acquire(blocking=work > INTERPRETED_WORK):
+        if cls.loaded is None and cls.loading.acquire(blocking=work > INTERPRETED_WORK):
             try:
-                cls._function = cls._function or _compiled()
+                cls.loaded = cls.loaded or _compiled()
             finally:
-                cls._loading.release()
-        return cls._function
+                cls.loading.release()
+        return cls.loaded
 
 
 def expect(recordings: int) -> None:

@@ -201,8 +201,8 @@ def test_a_short_search_does_not_wait_for_the_compiler(monkeypatch: pytest.Monke
     lm, log_probs = learned(6, 3), posteriors(99, 6, 16)
     monkeypatch.setattr(Compiled, "is_worth_it", lambda work: True)
     paths = [searched(LmSearch(lm, 0.7, 1.0), log_probs)[1].tolist()]
-    monkeypatch.setattr(Compiled, "_function", None)
-    with Compiled._loading:
+    monkeypatch.setattr(Compiled, "loaded", None)
+    with Compiled.loading:
         paths.append(searched(LmSearch(lm, 0.7, 1.0), log_probs)[1].tolist())
         assert Compiled.function(1) is None
     assert paths[0] == paths[1] and Compiled.function(INTERPRETED_WORK + 1) is not None
