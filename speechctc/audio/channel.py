@@ -120,19 +120,26 @@ def _clipped(samples: Samples) -> float:
     return float(rows[rows >= LEAST_CUT].sum() / len(samples))
 
 
+def mean_of(channels: Sequence[Conditions]) -> Conditions | None:
+    """Return the mean channel of recordings; None for none."""
+    if not channels:
+        return None
+    spectrum, noise = (np.mean([each[k] for each in channels], axis=0).tolist() for k in (0, 1))
+    return Conditions(tuple(spectrum), tuple(noise), float(np.mean([each.clipped for each in channels])))
+
+
 def difference(one: Sequence[Conditions], other: Sequence[Conditions]) -> str:
     """Return in words how the channels of two sets of recordings differ, or ``""`` if they are alike."""
-    if not one or not other:
-        return "the microphone is not known" if one or other else ""
-    spectra, noises = ([np.mean([each[k] for each in part], axis=0) for part in (one, other)] for k in (0, 1))
-    clipped = [float(np.mean([each.clipped for each in part])) for part in (one, other)]
-    means = [Conditions(tuple(a), tuple(b), c) for a, b, c in zip(spectra, noises, clipped, strict=True)]
+    means = [mean for part in (one, other) if (mean := mean_of(part))]
+    if len(means) < 2:
+        return "the microphone is not known" if means else ""
+    spectra, noises = ([np.array(each[k]) for each in means] for k in (0, 1))
     found = []
     if np.sqrt(np.mean((spectra[0] - spectra[1]) ** 2)) > SPECTRUM:
         bands = " and ".join("{:.0f} to {:.0f} Hz".format(*each.band) for each in means)
         found.append(f"spectrum ({bands})" if means[0].band != means[1].band else "spectrum")
     if np.abs(noises[0] - noises[1]).max() > NOISE:
         found.append("noise ({:.0f} and {:.0f} dB)".format(*(each.floor for each in means)))
-    if abs(clipped[0] - clipped[1]) > CLIPPED:
-        found.append("samples cut off ({:.1f} and {:.1f} %)".format(*(100 * each for each in clipped)))
+    if abs(means[0].clipped - means[1].clipped) > CLIPPED:
+        found.append("samples cut off ({:.1f} and {:.1f} %)".format(*(100 * each.clipped for each in means)))
     return f"the recordings differ in {', '.join(found)}" if found else ""

@@ -52,6 +52,7 @@ OWN = 20  # realisations of a phone that weigh as much as those of all phones, i
 LEAST, TOLD = 5, 0.75
 # A score that tells a mistake; of right speech the share below it that is told to users, and that forbids to judge.
 LOW, TOLD_LOW, UNFIT_LOW = 0.2, 0.05, 0.1
+USUAL = "4 of 100 examples of the same sound in right speech fit as badly or worse"  # at LOW
 MIN_SHARE = 1e-4  # share that a file names
 # Exponent of the shares where they weigh the lattice's alternatives, and what is added to each before that.
 WEIGHT, FLOOR = 0.5, 1e-3

@@ -6,6 +6,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ SHOWN = 12  # phones in the repr of a result
 TICK = 0.002  # duration that a phone without any gets in a file of tiers, seconds: ELAN counts milliseconds
 TOUCH = 0.05  # seconds between a phone and a tone that is its own
 TIERS = ("words", "phones", "tones", "confidence")  # of ours: a tier of these names that was given gets another
+PAUSE = 0.3  # seconds between two phones of a word that are named: 1 word of 1,272 in the sentences of 38 natives
 POINT = 0.01  # shortest word or misfit in a TextGrid, seconds
 
 
@@ -198,6 +200,27 @@ class Recognition:
         seconds = sum(each.end - each.start for each in spoken)
         return len(spoken) / seconds if seconds > 0 else None
 
+    @property
+    def pauses_inside(self) -> dict[Word, float]:
+        """The words with `PAUSE` or more between two of their phones, and the seconds of the longest such stretch."""
+        found = dict[Word, float]()
+        for one, other in pairwise(self.segments if self.words else ()):
+            gap = other.start - one.end
+            if gap >= PAUSE and (word := self.word_of(one)) and word == self.word_of(other):
+                found[word] = max(gap, found.get(word, 0.0))
+        return found
+
+    @property
+    def pauses_text(self) -> str:
+        """One line that counts the words of `pauses_inside` and names that with the longest; ``""`` for none."""
+        found = self.pauses_inside
+        if not found:
+            return ""
+        word = max(found, key=lambda each: found[each])
+        first = f"{word.word}, {word.start:.2f} to {word.end:.2f} s: {found[word]:.1f} s"
+        held = "1 word holds a pause" if len(found) == 1 else f"{len(found)} words hold a pause"
+        return f"{held} (longest: {first}): listen whether its sounds stand on the right side of it"
+
     def word_of(self, segment: Segment) -> Word | None:
         """Return the word that a phone belongs to; None for a pause, or where there are no words."""
         middle = (segment.start + segment.end) / 2
@@ -219,7 +242,9 @@ class Recognition:
         if self.intervals:
             values["intervals"] = [_rounded(each._asdict()) for each in self.intervals]
         if self.words:
-            values["words"] = (word.to_dict() for word in self.words)
+            held = self.pauses_inside
+            pauses = {word: {"pause_inside": round(gap, 4)} for word, gap in held.items()}
+            values["words"] = (word.to_dict() | pauses.get(word, {}) for word in self.words)
         if self.score is not None:
             values["score"] = round(self.score, 4)
         if self.about:

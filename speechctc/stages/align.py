@@ -19,6 +19,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.transcripts import Labels, Task, Transcript, TranscriptOrError
 from speechctc.inference.alignment import AlignOptions
 from speechctc.inference.contrasts import Tally
+from speechctc.inference.goodness import USUAL
 from speechctc.inference.manifest import digest_of
 from speechctc.inference.output import (
     OutputOptions,
@@ -107,17 +108,19 @@ def align(
     tasks, left_out = reader.prepare(tasks, options.scored)  # all: they tell how each is read
     reporter.note(*left_out)
     misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed
-    doubts, tally = list[str](), Tally()
+    doubts, pauses, tally = list[str](), list[str](), Tally()
     tasks = [task for task in tasks if task.recording in left]
     jobs = map(reader.read, tasks)  # eSpeak NG reads one text at a time: not in the threads
     recordings = [task.recording for task in tasks]
     with each_within(work.time_limit), _results(recogniser, jobs, options, work, reporter) as results:
-        writer = ResultWriter(recordings, _watched(recordings, results, misfits, doubts, failed, tally), options)
+        watched = _watched(recordings, results, misfits, doubts, pauses, failed, tally)
+        writer = ResultWriter(recordings, watched, options)
         status = write_results(writer, "scoring" if options.scored else "aligning", reporter, aligned=True)
     about = about_scores(recogniser, reader.languages) if options.scored and status < 2 else ""
     about += _merged_text(reader.merged) if about else ""
     reporter.note(*reader.notes(), *filter(None, [about, *counted_alike(misfits)]))
-    reporter.note(*_doubts(doubts, len(recordings)), *tally.lines(recogniser.goodness.contrasts))
+    reporter.note(*_doubts(doubts, len(recordings)), *_firsts(pauses, "recordings with a pause in a word"))
+    reporter.note(*tally.lines(recogniser.goodness.contrasts))
     return status or (MISFITS if misfits else 0)
 
 
@@ -210,10 +213,11 @@ def _watched(
     results: Iterable[Recognition | InputError],
     misfits: list[tuple[Path, str]],
     doubts: list[str],
+    pauses: list[str],
     failed: list[tuple[Recording, str]],
     tally: Tally,
 ) -> Iterator[Recognition | InputError]:
-    """Yield the results of recordings; add to the lists what does not fit, what may not, what failed, and contrasts."""
+    """Yield results; add to the lists what does not fit, what may not, pauses, what failed, and contrasts."""
     for recording, result in zip(recordings, results, strict=True):
         if isinstance(result, InputError):
             failed.append((recording, str(result)))
@@ -222,6 +226,7 @@ def _watched(
             said = f"{result.file}: {misfits_text(result.misfits)}{beside}" if result.misfits else ""
             doubts += [f"{result.file}: {result.doubt}"] if result.doubt else []
             misfits += [(recording.path, text) for text in (said, result.note) if text]
+            pauses += [f"{result.file}: {result.pauses_text}"] if result.pauses_text else []
             tally.add(result.segments)
         yield result
 
@@ -230,21 +235,24 @@ def _doubts(doubts: Sequence[str], count: int) -> list[str]:
     """Return lines on the recordings of which something may not fit, the first of many."""
     if not doubts:
         return []
-    more = [f"and {len(doubts) - DOUBTS} more"] if len(doubts) > DOUBTS else []
     how = "every word was placed; --misfits marks what does not fit (of right texts, some 2 of 100 words)"
     return [
         f"{len(doubts)} of {plural(count, 'recording')} may not be as in the transcript: {how}",
-        *doubts[:DOUBTS],
-        *more,
+        *_firsts(doubts),
     ]
+
+
+def _firsts(lines: Sequence[str], what: str = "") -> list[str]:
+    """Return the first of many lines, and how many more there are."""
+    more = len(lines) - DOUBTS
+    return [*lines[:DOUBTS], *([f"and {more} more {what}".rstrip()] if more > 0 else [])]
 
 
 def about_scores(recogniser: Recogniser, languages: Sequence[str], name: str = "") -> str:
     """Return a line on what scores by a model of this name mean, and what they do not judge."""
     meaning = "how probable it is that a sound was said as written; the model knows no right speech"
     if recogniser.goodness.usual:
-        same = "4 of 100 examples of the same sound in right speech fit as badly or worse"
-        meaning = f"at 0.2, {same}; at 0.5, 25 of 100. Listen first to sounds below 0.2"
+        meaning = f"at 0.2, {USUAL}; at 0.5, 25 of 100. Listen first to sounds below 0.2"
     name = name or recogniser.about.partition(":")[0]
     model = f", by {name}" if name else ""
     told = ". ".join(filter(None, [f"Scores, from 0 to 1{model}: {meaning}", recogniser.goodness.about(languages)]))

@@ -17,27 +17,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.audio.channel import Conditions, difference
+from speechctc.audio.channel import Conditions, difference, mean_of
 from speechctc.audio.recordings import Recording, name_of, speaker_of
 from speechctc.audio.tracks import Channel, chosen
 from speechctc.core import written
 from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_extra
 from speechctc.core.files import MOST_RESULTS, read_json
 from speechctc.corpora.transcripts import Task
-from speechctc.inference.contrasts import Contrasted, Tally
+from speechctc.inference.contrasts import MISTAKEN, Contrasted, Tally
 from speechctc.inference.formats import CSV_BOM, WRITERS, Sheet, new_workbook
-from speechctc.inference.goodness import LOW
+from speechctc.inference.goodness import LOW, USUAL
 from speechctc.inference.output import OutputOptions
 from speechctc.inference.result import Misfit, misfits_text
 from speechctc.inference.segmenter import OMITTED
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import sound_url
-from speechctc.phones.articulation import KEY_WORDS, ipa, is_arpabet
+from speechctc.phones.articulation import KEY_WORDS, describe, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
 
 SCORES, INDEX, SHEET = "scores", "index", "sounds"  # names in the folder: of a folder, a page, and tables
 RATE = 16000  # Hz, of the sound on the pages
 AROUND = 0.15  # seconds before and after a word that is played
+LEAST = 3  # phones of a word whose last consonant is looked at
 EXAMPLES = 3  # places of a sound to listen to, those with the lowest scores
 FEW = 3  # a sound that was said less often is in the second table
 MIN_RECORDINGS = 5  # with fewer, intervals are over words, and no change is called
@@ -49,9 +50,11 @@ WEAK, POOR = 0.5, 0.2  # scores below which a sound is worth practice, and below
 # A word with each phone of ARPABET, for those who do not read phonetic signs.
 FINDINGS = 20  # words to name in which several sounds were said badly
 NOTHING = "nothing"  # was said instead: in CSV, a field that begins with - gets an apostrophe
+WITH_PAUSE = "a pause inside a word, or a sound of it on the wrong side of one:"
 METHOD = (
-    f"Intervals hold 95 %, by Student's t: over recordings where a sound is in {MIN_RECORDINGS} or more, else over the"
-    " places where it was said, which counts a noisy recording as several. Where most places are in the same text on"
+    "Intervals hold 95 %, by Student's t: those of a person's mean over recordings, so one recording has none; those of"
+    f" a sound over recordings where it is in {MIN_RECORDINGS} or more, else over the places where it was said, which"
+    " counts a noisy recording as several. Where most places are in the same text on"
     " both dates, a change is the mean of the differences place by place; others do not count. The two means beside a"
     " change are those of the places that are compared. A change is called beyond chance where the t test over"
     " recordings (paired, or of two samples, with the degrees of freedom of the smaller) says so at 5 %, by Holm's"
@@ -65,12 +68,35 @@ METHOD = (
 ORDER = (
     "An order of persons needs several sentences of each: the orders by two halves of the sentences of 20 learners had"
     " rank correlations of 0.15, 0.50, 0.70 and 0.76 with 1, 2, 4 and 8 sentences in a half. Means whose intervals"
-    " overlap are no order. Among 39 learners those who spoke slowly had lower means (rank correlation with the rate"
-    " 0.49), among 54 natives they had not (-0.17): the rate is not taken out of the scores."
+    " overlap, or that have none, are no order. Among 39 learners those who spoke slowly had lower means (rank"
+    " correlation with the rate 0.49), among 54 natives they had not (-0.17): the rate is not taken out of the scores."
+)
+FAIR = (
+    "Recordings through other microphones, by telephone or in noise have other means of the same speech: compare only"
+    " learners whose recordings have about the same band and noise."
+)
+LEFT_OUT = (
+    "The score of a sound does not count what was left out. By the model english, 17 to 31 of 100 last consonants of"
+    " words of three or more sounds seem left out in right speech, too; of those that were, some 80."
+)
+OF_CONTRASTS = (
+    f"A sound counts as the other if its probability against that is below {MISTAKEN}. Of 100 right sounds 2 to 10"
+    " count so, more in vowels and voicing than in place: one of few may be chance."
 )
 COLUMNS = ("speaker", "sound", "times", "score", "low", "high", "said_instead", "not_told_from")
-PEOPLE = ("speaker", "score", "low", "high", "recordings", "phones", "phones_a_second")
-CHANGED = ("score_before", "score_now", "change", "change_low", "change_high", "beyond_chance", "not_called")
+PEOPLE = (
+    "speaker", "score", "low", "high", "recordings", "phones", "phones_a_second", "from_hz", "to_hz", "noise_db"
+)  # fmt: skip
+CHANGED = (
+    "score_before",
+    "score_now",
+    "change",
+    "change_low",
+    "change_high",
+    "beyond_chance",
+    "not_called",
+    "same_text",
+)
 Values = NDArray[np.float64]
 
 
@@ -78,6 +104,7 @@ class Said(NamedTuple):
     """A phone that was scored, and the word around it, or its own place where there are no words.
 
     `place` is the same for the same phone of the same word of the same text. `contrasts` are those of `PhoneScore`.
+    `is_last`: it is the last of the `LEAST` or more phones of its word.
     """
 
     speaker: str
@@ -92,6 +119,7 @@ class Said(NamedTuple):
     place: str = ""
     not_told: str = ""
     contrasts: tuple[tuple[str, float], ...] = ()
+    is_last: bool = False
 
 
 class Change(NamedTuple):
@@ -107,6 +135,8 @@ class Change(NamedTuple):
         How often chance alone does as much.
     not_called : str
         Why it is not said whether the change is beyond chance, or ``""``.
+    is_paired : bool
+        Whether the same places of a text are compared.
     """
 
     before: float
@@ -116,11 +146,13 @@ class Change(NamedTuple):
     p: float
     not_called: str = ""
     is_beyond_chance: bool = False
+    is_paired: bool = False
 
     @property
     def verdict(self) -> str:
         """What is said of the change."""
         called = "beyond chance" if self.is_beyond_chance else "may be chance"
+        called += "" if self.is_paired else " (the text differs)"
         return f"not called: {self.not_called}" if self.not_called else called
 
 
@@ -181,7 +213,7 @@ class Sound(NamedTuple):
 class Speaker(NamedTuple):
     """How a speaker said all sounds, the worst first; `page` is the name of the file without its ending.
 
-    `rate` is the mean of the phones a second, `rate_before` that of the recordings of before.
+    `rate` is the mean of the phones a second, `rate_before` that of the recordings of before, `channel` the mean one.
     """
 
     name: str
@@ -190,6 +222,7 @@ class Speaker(NamedTuple):
     sounds: tuple[Sound, ...]
     rate: float | None = None
     rate_before: float | None = None
+    channel: Conditions | None = None
 
     @property
     def recordings(self) -> int:
@@ -198,11 +231,22 @@ class Speaker(NamedTuple):
 
     @property
     def contrasts(self) -> list[Contrasted]:
-        """How often each sound was said as another that it was compared with, the most often mistaken first."""
+        """How often each sound was said as another: those said often first, of these the most often mistaken."""
         tally = Tally()
         for each in self.whole.said:
             tally.count(each.phone, each.contrasts)
-        return sorted(tally.found(), key=lambda each: -each.mistaken / each.times)
+        return sorted(tally.found(), key=lambda each: (each.times < FEW, -each.mistaken / each.times))
+
+    @property
+    def left_out(self) -> list[tuple[str, int, int]]:
+        """How often nothing was more probable than the sound: a kind of place, how often, and of how many."""
+        named = {
+            each.phone: ipa(each.phone, is_arpabet([sound.phone for sound in self.sounds]))[0] for each in self.sounds
+        }
+        ends = {each for each in self.whole.said if each.is_last and describe(named[each.phone]).get("kind") != "vowel"}
+        kinds = {"last consonants of words": True, "other sounds": False}
+        said = {kind: [each for each in self.whole.said if (each in ends) == last] for kind, last in kinds.items()}
+        return [(kind, sum(one.instead == NOTHING for one in each), len(each)) for kind, each in said.items() if each]
 
     @property
     def words(self) -> list[Finding]:
@@ -265,6 +309,8 @@ def read_scores(files: Iterable[Path]) -> Scores:
             if misfits := [Misfit(**{"text": "", **each}) for each in result.get("misfits", ())]:
                 what = f"{result['file']}: {misfits_text(misfits)}; words beside it have no score"
                 remarks.append(Remark(result["speaker"], f"Not as in the text: {what}"))
+            if held := [each["word"] for each in result.get("words", ()) if each.get("pause_inside")]:
+                remarks.append(Remark(result["speaker"], f"Doubtful: {result['file']}: {WITH_PAUSE} {first_few(held)}"))
             rates |= {result["file"]: float(result["phones_a_second"])} if "phones_a_second" in result else {}
             channels |= {result["file"]: Conditions.from_dict(result["sound"])} if "sound" in result else {}
             said += [] if is_unfit else _said(result)
@@ -279,9 +325,13 @@ def _said(result: dict[str, Any]) -> Iterator[Said]:
     text = " ".join(each["word"] for each in words) or " ".join(each["phone"] for each in result["segments"])
     counts = Counter[tuple[int, str]]()
     sound = chosen(result.get("track"), result.get("channel"))
-    for segment in (each for each in result["segments"] if "score" in each):
-        middle, phone = (segment["start"] + segment["end"]) / 2, segment["phone"]
-        found = next((each for each in reversed(words) if each["start"] <= middle <= each["end"]), segment)
+    founds = [_around(words, segment) for segment in result["segments"]]
+    lasts = {id(found): k for k, found in enumerate(founds)}  # of words
+    sizes = Counter(map(id, founds))
+    for k, (segment, found) in enumerate(zip(result["segments"], founds, strict=True)):
+        if "score" not in segment:
+            continue
+        phone, is_last = segment["phone"], sizes[id(found)] >= LEAST and lasts[id(found)] == k
         word, number = found.get("word", ""), found.get("number", -1)
         best: Any = max(segment["said_instead"], key=lambda each: each["probability"], default={"probability": 0.0})
         instead = best["phones"] if best["probability"] > segment["probability"] else ""
@@ -290,8 +340,14 @@ def _said(result: dict[str, Any]) -> Iterator[Said]:
             result["speaker"], result["file"], sound, phone, segment["score"],
             NOTHING if instead == OMITTED else instead, word, found["start"], found["end"],
             f"{text} {number} {phone} {counts[number, phone]}", " ".join(segment.get("not_told_from", ())),
-            tuple(segment.get("contrasts", {}).items()),
+            tuple(segment.get("contrasts", {}).items()), is_last,
         )  # fmt: skip
+
+
+def _around(words: Sequence[dict[str, Any]], segment: dict[str, Any]) -> dict[str, Any]:
+    """Return the word around a phone, or the phone."""
+    middle = (segment["start"] + segment["end"]) / 2
+    return next((each for each in reversed(words) if each["start"] <= middle <= each["end"]), segment)
 
 
 def before_of(folder: Path) -> Scores:
@@ -364,7 +420,7 @@ def _total(*parts: Values) -> tuple[float, float, float]:
 
 def sound_of(phone: str, said: Sequence[Said], before: Sequence[Said] = (), unlike: str = "") -> Sound:
     """Return how a sound was said, and what changed if it was said before; `unlike`: how the recordings differ."""
-    units, interval = _units(said, _has_recordings(said)), None
+    units, interval = _units(said, not phone or _has_recordings(said)), None
     if len(units) > 1:
         score, reach, _ = _total(units)
         interval = max(score - reach, 0.0), min(score + reach, 1.0)
@@ -378,7 +434,7 @@ def change_of(said: Sequence[Said], before: Sequence[Said], unlike: str = "") ->
     for each in reversed(before):
         former[each.place].append(each)
     pairs = [(each, former[each.place].pop()) for each in said if each.place and former[each.place]]
-    if len(pairs) >= max(FEW, min(len(said), len(before)) / 2):
+    if is_paired := len(pairs) >= max(FEW, min(len(said), len(before)) / 2):
         said, before = map(tuple, zip(*pairs, strict=True))
         parts = [_units([now._replace(score=now.score - then.score) for now, then in pairs], True)]
     else:
@@ -386,10 +442,11 @@ def change_of(said: Sequence[Said], before: Sequence[Said], unlike: str = "") ->
     means = _mean(_units(before, False)), _mean(_units(said, False))
     few = "" if _has_recordings(said, before) else f"less than {MIN_RECORDINGS} recordings of it on one of the dates"
     if min(map(len, parts)) < 2:
-        return Change(*means, means[1] - means[0], None, 1.0, few)
+        return Change(*means, means[1] - means[0], None, 1.0, few, is_paired=is_paired)
     rise, reach, p = _total(*parts)
     not_called = few or unlike
-    return Change(*means, rise, (rise - reach, rise + reach), 1.0 if not_called else p, not_called)
+    interval = max(rise - reach, -1.0), min(rise + reach, 1.0)
+    return Change(*means, rise, interval, 1.0 if not_called else p, not_called, is_paired=is_paired)
 
 
 def _beyond_chance(sounds: Sequence[Sound]) -> list[Sound]:
@@ -425,7 +482,7 @@ def speakers_of(now: Scores, before: Scores | None, pages: dict[str, str]) -> li
             sounds.sort(key=lambda sound: (not sound.is_often, sound.score))
             (whole,) = _beyond_chance([of("")])
             rates = now.rate_of(name), before.rate_of(name) if before else None
-            speakers.append(Speaker(name, page, whole, tuple(sounds), *rates))
+            speakers.append(Speaker(name, page, whole, tuple(sounds), *rates, mean_of(now.channels_of(name))))
     return speakers
 
 
@@ -568,20 +625,34 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
         raise InputError(what, "score those recordings again with this model, and name their new folder")
     speakers = speakers_of(now, before, pages)
     values = {"about": " ".join(sorted(now.about)), "method": METHOD, "has_before": before is not None, "few": FEW}
-    values |= {"remarks": now.remarks, "order": ORDER, "findings": FINDINGS}
+    values |= {
+        "remarks": now.remarks,
+        "order": ORDER,
+        "findings": FINDINGS,
+        "fair": FAIR,
+        "of_contrasts": OF_CONTRASTS,
+        "left_out": LEFT_OUT,
+    }
+    lost = [name for name in pages if name not in {each.name for each in speakers}]
+    values |= {"without": lost}
     phones = sorted({sound.phone for each in speakers for sound in each.sounds})
     named = names_of(phones)
     values |= {"speakers": speakers, "index": INDEX, "weak": WEAK}
     for each in speakers:
         remarks = [remark for remark in now.remarks if remark.speaker == each.name]
-        own = values | of_speaker(each, named) | {"clips": clips(each), "remarks": remarks}
+        own = (
+            values
+            | of_speaker(each, named, all(USUAL in about for about in now.about))
+            | {"clips": clips(each), "remarks": remarks}
+        )
         page = render_page("speaker.html", f"How {each.name} said each sound", own, ["speaker.css"], ["clips.js"])
         written.write_text(folder / f"{each.page}.html", page, overwrite)
     values |= of_class(now.said, speakers, phones, named)
     page = render_page("speakers.html", "Learners and sounds", values, ["speaker.css"], ["class.js"])
     written.write_text(folder / f"{INDEX}.html", page, overwrite)
-    about = [f"{values['about']} {METHOD} {ORDER}", *(each.text for each in now.remarks)]
-    return _write_sheets(folder, speakers, phones, before is not None, about, overwrite)
+    about = [f"{values['about']} {METHOD} {ORDER} {FAIR}", *(each.text for each in now.remarks)]
+    said = _write_sheets(folder, speakers, phones, before is not None, about, overwrite)
+    return f"{said}; no page of {first_few(lost)}: none of their recordings counts" if lost else said
 
 
 def names_of(phones: Sequence[str]) -> dict[str, str]:
@@ -591,15 +662,30 @@ def names_of(phones: Sequence[str]) -> dict[str, str]:
     return {phone: f"{phone} [{ipa(phone, True)[0]}]" for phone in phones}
 
 
-def of_speaker(speaker: Speaker, named: dict[str, str]) -> dict[str, Any]:
-    """Return what the page of a speaker shows: the sounds to work on, those said often, and those said seldom."""
+def usual_below(times: Sequence[int]) -> float:
+    """Return how many sounds of right speech, said as often as these, have a mean score below `WEAK` by chance alone.
+
+    There, the square of a score is uniform between 0 and 1, as it is the share of right examples that fit as badly.
+    """
+    rng = np.random.default_rng(0)
+    shares = {n: float((np.sqrt(rng.random((DRAWS, n))).mean(axis=1) < WEAK).mean()) for n in sorted({*times})}
+    return sum(shares[n] for n in times)
+
+
+def of_speaker(speaker: Speaker, named: dict[str, str], knows_right: bool) -> dict[str, Any]:
+    """Return what the page of a speaker shows: the sounds to work on, those said often, and those said seldom.
+
+    `knows_right`: scores compare with right speech.
+    """
     often, seldom = ([each for each in speaker.sounds if each.is_often == kind] for kind in (True, False))
     practise = [
         {"named": named[sound.phone], "key_word": KEY_WORDS.get(sound.phone, ""), "sound": sound}
         for sound in often[:PRACTISED]
         if sound.score < WEAK
     ]
-    return {"speaker": speaker, "often": often, "seldom": seldom, "practise": practise}
+    shown: dict[str, Any] = {"speaker": speaker, "often": often, "seldom": seldom, "practise": practise}
+    shown |= {"weak_sounds": sum(each.score < WEAK for each in often)}
+    return shown | {"by_chance": usual_below([len(each.said) for each in often]) if knows_right else None}
 
 
 def of_class(
@@ -657,7 +743,9 @@ def _write_sheets(
             means = {sound.phone: sound.score for sound in each.sounds}
             matrix.add(each.name, each.whole.score, *(means.get(phone, "") for phone in phones))
             interval = each.whole.interval or ("", "")
-            people.add(each.name, each.whole.score, *interval, each.recordings, len(each.whole.said), each.rate or "")
+            numbers = each.recordings, len(each.whole.said), each.rate or ""
+            sound = (*each.channel.band, each.channel.floor) if each.channel else ("", "", "")
+            people.add(each.name, each.whole.score, *interval, *numbers, *sound)
         long = Sheet(book, "sounds", columns)
         for row in rows:
             long.add(*row)
@@ -677,4 +765,5 @@ def _row(speaker: Speaker, sound: Sound, has_before: bool) -> tuple[str | float,
         return *row, *[""] * len(CHANGED)
     change = sound.change
     called = "" if change.not_called else "yes" if change.is_beyond_chance else "no"
-    return *row, *change[:3], *(change.interval or ("", "")), called, change.not_called
+    same = "yes" if change.is_paired else "no"
+    return *row, *change[:3], *(change.interval or ("", "")), called, change.not_called, same

@@ -197,7 +197,7 @@ def test_a_pair_of_sounds_is_compared_in_every_output(speechctc: Command, here: 
     by_speaker = (given[0], "y", given[2], "y", *given[4:])
     assert speechctc(*by_speaker, "top/mid", "--by-speaker", "pages").status == 0
     cells = re.findall(r"<tr><th scope=.row. class=.phone.>top</th>.*?</tr>", (here / "pages/x.html").read_text())
-    assert len(cells) == 1 and cells[0].endswith("<td>1 of 2</td></tr>")
+    assert len(cells) == 1 and cells[0].endswith("<td>1 of 2, too seldom to tell</td></tr>")
     assert "no sound buzz" in one_line_error(speechctc(*given, "top/buzz"))
     assert "lists are of sounds of English" in one_line_error(speechctc(*given, "es"))
 

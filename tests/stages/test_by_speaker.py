@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,82 @@ def test_pages_are_named_by_speakers() -> None:
         pages_of(["", "a", ""])
 
 
+def test_a_change_is_no_larger_than_scores_are_and_says_if_the_text_differs() -> None:
+    low, high = said([0.1, 0.9] * 3, 2), said([0.9, 0.2] * 3, 2)
+    change = change_of(high, low)
+    assert change.interval and -1 <= change.interval[0] < change.rise < change.interval[1] <= 1
+    one, other = (
+        [each._replace(place=f"a {k}") for k, each in enumerate(said(scores, 5))] for scores in ([0.6] * 9, [0.5] * 9)
+    )
+    assert "the text differs" not in change_of(one, other).verdict
+    assert "the text differs" in change_of([each._replace(place=f"b {each.place}") for each in one], other).verdict
+
+
+def test_the_mean_of_a_person_has_an_interval_over_recordings_only() -> None:
+    """Many phones of one recording say nothing of how recordings differ."""
+    rng = np.random.default_rng(4)
+    scores = [*rng.random(40)]
+    assert sound_of("", said(scores, 1)).interval is None and sound_of("a", said(scores, 1)).interval
+    tight = sound_of("", said([0.5 + 0.1 * (k % 2) for k in range(40)], 2))  # the recordings are 0.5 and 0.6
+    assert tight.interval and tight.interval[1] - tight.interval[0] > 0.9
+
+
+def test_contrasts_that_were_seldom_compared_come_last_and_what_is_left_out_is_counted() -> None:
+    often, seldom = ("b", (("v", 0.1),)), ("l", (("n", 0.1),))
+    places = [
+        *(each._replace(contrasts=often[1], is_last=True, instead="nothing") for each in said([0.9] * 3, 3, "b")),
+        *(each._replace(contrasts=(("v", 0.9),)) for each in said([0.9] * 3, 3, "b")),
+        *(each._replace(contrasts=seldom[1]) for each in said([0.9], 1, "l")),
+    ]
+    (speaker,) = speakers_of(Scores(places, set()), None, {"x": "x"})
+    assert [(each.phone, each.mistaken, each.times) for each in speaker.contrasts] == [("b", 3, 6), ("l", 1, 1)]
+    assert [each[1:] for each in speaker.left_out] == [(3, 3), (0, 4)]
+
+
+def test_sounds_of_right_speech_below_a_half_by_chance() -> None:
+    """Of right speech, a quarter of single scores is below 0.5; means of two are there by a formula of their own."""
+    assert by_speaker.usual_below([1] * 8) == pytest.approx(2, abs=0.2)
+    grid = (np.arange(2000) + 0.5) / 2000  # P(x + y < 1) = integral of 2x (1 - x)^2
+    assert by_speaker.usual_below([2]) == pytest.approx((2 * grid * (1 - grid) ** 2).mean(), abs=0.02)
+    assert by_speaker.usual_below([50]) < 0.001
+
+
+def test_the_page_of_a_class_names_who_has_no_page_and_how_each_was_recorded(tmp_path: Path) -> None:
+    noise = (np.random.default_rng(5).normal(size=2 * RATE) / 20).astype(np.float32)
+    channel = measure(noise)
+    assert channel
+    now = Scores([each._replace(instead="nothing") for each in said([0.3] * 4, 1)], {"scores"}, channels={"0": channel})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(by_speaker, "clips", lambda speaker: {each: "" for s in speaker.sounds for each in s.worst})
+        told = by_speaker.write_speakers(tmp_path, now, None, {"x": "x", "lost": "lost"}, True)
+    index, page = ((tmp_path / f"{name}.html").read_text() for name in ("index", "x"))
+    assert "no page of lost: none of their recordings counts" in told and "No page of lost" in index
+    assert "{:.0f} to {:.0f}".format(*channel.band) in index and f">{-channel.floor:.0f}<" in index
+    assert "1 is as in right speech" not in index and 'id="about"' in index
+    assert "4 of 4 other sounds" in page and "by chance" not in page.split("What the scores are")[0]  # none is known
+
+
+def test_scores_say_which_sounds_end_words_and_which_words_hold_a_pause(tmp_path: Path) -> None:
+    def place(phone: str, start: float, end: float) -> dict[str, Any]:
+        instead = [{"phones": "-", "probability": 0.9}] if phone == "t" else []
+        probability = 0.1 if phone == "t" else 0.9
+        return {"phone": phone, "start": start, "end": end, "score": 0.8, "probability": probability} | {
+            "said_instead": instead
+        }
+
+    words = [("cat", 0.0, 1.2, 0, {"pause_inside": 0.9}), ("at", 1.2, 1.4, 1, {}), ("three", 1.4, 1.7, 2, {})]
+    times = [("k", 0.0, 0.1), ("ae", 0.1, 0.2), ("t", 1.1, 1.2), ("ae", 1.2, 1.3), ("t", 1.3, 1.4)]
+    times += [("th", 1.4, 1.5), ("r", 1.5, 1.6), ("iy", 1.6, 1.7)]
+    result = {"file": "a.wav", "speaker": "x", "about": "scores", "segments": [place(*each) for each in times]}
+    result["words"] = [{"word": w, "start": a, "end": b, "number": n} | more for w, a, b, n, more in words]
+    (tmp_path / "a.json").write_text(json.dumps(result))
+    read = by_speaker.read_scores([tmp_path / "a.json"])
+    (speaker,) = speakers_of(read, None, {"x": "x"})
+    assert speaker.left_out == [("last consonants of words", 1, 1), ("other sounds", 1, 7)]  # at is short, iy a vowel
+    (remark,) = read.remarks
+    assert remark.text.startswith("Doubtful: a.wav: a pause inside a word") and remark.text.endswith(" cat")
+
+
 PRINTED = 1047  # pixels of A4 in landscape between margins of 10 mm
 
 
@@ -198,4 +275,4 @@ def see_learner(driver: Any, folder: Path) -> None:
     """See what a learner has to work on."""
     driver.get((folder / "learner05.html").as_uri())
     first = driver.find_element("css selector", ".practise li").text
-    assert first.startswith("z [z] as in zoo: 0.05, heard as t 3") and "▶ w" in first
+    assert first.startswith("z [z] as in zoo: 0.05 (0.05 to 0.05), 3 times, heard as t 3") and "▶ w" in first
