@@ -259,7 +259,9 @@ NO_SETTINGS = frozenset(
 
 
 @contextmanager
-def with_manifest(options: OutputOptions, given: Any, recogniser: Decoder | None = None) -> Iterator[OutputOptions]:
+def with_manifest(
+    command: str, options: OutputOptions, given: Any, recogniser: Decoder | None = None
+) -> Iterator[OutputOptions]:
     """Yield how results are written, with the manifest that a command's options name, if they do; and close it."""
     if given.manifest is None:
         yield options
@@ -276,7 +278,8 @@ def with_manifest(options: OutputOptions, given: Any, recogniser: Decoder | None
         for name, (value, default) in sorted(fields_of.items())
         if value != default and name not in NO_SETTINGS
     }
-    manifest = Manifest(given.manifest, given.resume, {"model": model, "settings": settings})
+    about = {"command": command, "model": model, "settings": settings}
+    manifest = Manifest(given.manifest, given.resume, about)
     try:
         yield replace(options, manifest=manifest)
     except KeyboardInterrupt:
