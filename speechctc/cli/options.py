@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -217,6 +218,24 @@ def check_named(given: Any, command: str) -> None:
     """Check that a command that needs recordings names some."""
     if not given.audio and not given.recordings:
         raise InputError("no recordings are named", f"name sound files or folders; see speechctc {command} --help")
+
+
+def check_part(shard: str | None, file: Path | None) -> None:
+    """Check that a part of many has a file of its own: it would replace the results of another part.
+
+    Raises
+    ------
+    InputError
+        The number of the part is not in the name of the file.
+    """
+    from speechctc.audio.recording_list import parse_shard
+
+    number, of = parse_shard(shard)
+    if of == 1 or file is None or (file.exists() and not file.is_file()):  # a device or a pipe
+        return
+    if number not in map(int, re.findall(r"\d+", str(file))):
+        own = file.with_stem(f"{file.stem}-{number}")
+        raise InputError(f"--out {file}: each of the {of} parts would replace what another wrote", f"name {own}")
 
 
 def name_recordings(given: Any) -> list[Named]:

@@ -178,7 +178,9 @@ def _output(given: Recordings, scored: bool = False) -> OutputOptions:
 
     form, also = parse_formats(given.forms)
     skips = (given.skip_existing, given.skip_changed)
-    return OutputOptions(*choose_output(form, given.out), given.overwrite, *skips, also, {}, scored)
+    form, file, folder = choose_output(form, given.out)
+    opt.check_part(given.shard, file)
+    return OutputOptions(form, file, folder, given.overwrite, *skips, also, {}, scored)
 
 
 @dataclass(frozen=True, kw_only=True)

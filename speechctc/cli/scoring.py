@@ -346,6 +346,7 @@ def _measured_output(given: Measure) -> OutputOptions:
         raise InputError(
             f"{file}: the table is text in CSV or a workbook, which this name does not say", "name a file .csv or .xlsx"
         )
+    opt.check_part(given.shard, file)
     if file is not None:
         refuse_input(file, given.audio or ())
     return OutputOptions(form, file, folder, given.overwrite, given.skip_existing, also=also)
