@@ -97,8 +97,10 @@ class Manifest:
         """
         self.recordings, self.given = recordings, given
         self._handle = written.open_plain(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        if files.try_lock(self._handle) is False:
+        if (is_held := files.try_lock(self._handle)) is False:
             raise InputError(f"{self.path}: another run writes this manifest", "wait for it, or name another")
+        if is_held is None:
+            files.warn_of_no_locks()
         if os.fstat(self._handle).st_size and not self.resume:
             raise InputError(f"{self.path}: exists", "give --resume to go on by it, or name another manifest")
         self._rows = -1 if files_of else written.open_plain(self._rows_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
