@@ -32,6 +32,8 @@ VERSION = (
     "ETag etag Content-MD5 md5Hash contentMd5 generation versionId VersionId mtime LastModified last_modified".split()
 )
 
+_lost: dict[str, InputError] = {}  # by its address, why a recording could not be fetched
+
 
 def address_of(text: str | Path) -> str:
     """Return the address that a text is, or a path, which has lost a slash of it; "" if it is none.
@@ -99,7 +101,14 @@ def fetch(addresses: Sequence[str], advance: Callable[[int], object]) -> dict[st
     for address, result in zip(addresses, results, strict=True):
         found[address] = result
         advance(1)
+    _lost.update({address: result for address, result in found.items() if isinstance(result, InputError)})
     return found
+
+
+def why_lost(path: Path) -> InputError | None:
+    """Return why the recording at the address that a path is could not be fetched; None of any other path."""
+    error = _lost.get(address_of(path))
+    return error and InputError(error.what, error.fix)
 
 
 def system_of(address: str) -> Any:
