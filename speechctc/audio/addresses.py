@@ -32,6 +32,8 @@ VERSION = (
     "ETag etag Content-MD5 md5Hash contentMd5 generation versionId VersionId mtime LastModified last_modified".split()
 )
 
+_lost: dict[str, InputError] = {}  # by its address, why a recording could not be fetched
+
 
 def address_of(text: str | Path) -> str:
     """Return the address that a text is, or a path, which has lost a slash of it; "" if it is none.
@@ -99,7 +101,14 @@ def fetch(addresses: Sequence[str], advance: Callable[[int], object]) -> dict[st
     for address, result in zip(addresses, results, strict=True):
         found[address] = result
         advance(1)
+    _lost.update({address: result for address, result in found.items() if isinstance(result, InputError)})
     return found
+
+
+def why_lost(path: Path) -> InputError | None:
+    """Return why the recording at the address that a path is could not be fetched; None of any other path."""
+    error = _lost.get(address_of(path))
+    return error and InputError(error.what, error.fix)
 
 
 def system_of(address: str) -> Any:
@@ -119,13 +128,18 @@ def _fetched(systems: dict[str, Any], folder: Path, address: str) -> Path:
         place = address if address.startswith("http") else system._strip_protocol(address)
         if "::" in address:
             raise InputError(f"{address}: an address inside another", "name the recording itself")
-        about = system.info(place)
-        version = {key: str(about[key]) for key in VERSION if about.get(key)}
-        said = [address, about.get("size"), version]
-        note = folder / f"{hashlib.sha256(json.dumps(said).encode()).hexdigest()}.address"
-        if version and (kept := _kept(folder, note)) is not None:
+        said = _said(system, place)
+        note = folder / f"{hashlib.sha256(json.dumps([address, *said]).encode()).hexdigest()}.address"
+        if said[1] and (kept := _kept(folder, note)) is not None:
             return kept
-        return _read(system, place, folder, note, name_of_address(address).suffix)
+        read = partial(_read, system, place, folder, name_of_address(address).suffix)
+        found = read()
+        # Pieces of two files may have been read, and no more than the first one's size; or the store's machines differ
+        # in what they say of one.
+        if _said(system, place) != said and read() != found:
+            raise ValueError("it changed meanwhile")
+        files.write_text(note, f"{found.name}\n")
+        return found
     except InputError:
         raise
     except Exception as error:  # each store has errors of its own
@@ -133,6 +147,13 @@ def _fetched(systems: dict[str, Any], folder: Path, address: str) -> Path:
         raise InputError(
             f"{address}: cannot be read: {why}", "check the address, the network and your rights"
         ) from None
+
+
+def _said(system: Any, place: str) -> tuple[object, dict[str, str]]:
+    """Return what a store says of a file that changes with its content: its size, and marks of its version."""
+    system.invalidate_cache()
+    about = system.info(place)
+    return about.get("size"), {key: str(about[key]) for key in VERSION if about.get(key)}
 
 
 def _kept(folder: Path, note: Path) -> Path | None:
@@ -145,16 +166,15 @@ def _kept(folder: Path, note: Path) -> Path | None:
         return None
 
 
-def _read(system: Any, place: str, folder: Path, note: Path, ending: str) -> Path:
+def _read(system: Any, place: str, folder: Path, ending: str) -> Path:
     """Read a recording, and keep it by its content."""
     ending = ending if re.fullmatch(r"\.\w{1,8}", ending) else ""
     digest = hashlib.sha256()
-    with files.draft_file(note) as draft:
+    with files.draft_file(folder / f"recording{ending}") as draft:
         with system.open(place, "rb") as source, open(draft, "wb") as target:
             while piece := source.read(PIECE):
                 digest.update(piece)
                 target.write(piece)
         found = folder / f"{digest.hexdigest()}{ending}"
         files.put_in_place(draft, found)
-    files.write_text(note, f"{found.name}\n")
     return found

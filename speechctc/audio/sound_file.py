@@ -22,6 +22,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from speechctc.audio import damage
+from speechctc.audio.addresses import why_lost
 from speechctc.audio.damage import CONVERT, Mended, mended
 from speechctc.audio.ffmpeg import HEAD, Decoded, is_content_for_ffmpeg, measure, no_track
 from speechctc.audio.folders import CONTAINERS
@@ -331,7 +332,7 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
         As `open_sound`, except for ffmpeg.
     """
     if not os.path.exists(path):  # False of a path that is too long, too
-        raise InputError(f"{path}: no such file", "check the path")
+        raise why_lost(path) or InputError(f"{path}: no such file", "check the path")
     if path.is_dir():
         raise InputError(f"{path}: a folder, not a recording", "name the files in it")
     try:

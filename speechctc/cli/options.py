@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -219,6 +220,24 @@ def check_named(given: Any, command: str) -> None:
         raise InputError("no recordings are named", f"name sound files or folders; see speechctc {command} --help")
 
 
+def check_part(shard: str | None, file: Path | None) -> None:
+    """Check that a part of many has a file of its own: it would replace the results of another part.
+
+    Raises
+    ------
+    InputError
+        The number of the part is not in the name of the file.
+    """
+    from speechctc.audio.recording_list import parse_shard
+
+    number, of = parse_shard(shard)
+    if of == 1 or file is None or (file.exists() and not file.is_file()):  # a device or a pipe
+        return
+    if number not in map(int, re.findall(r"\d+", str(file))):
+        own = file.with_stem(f"{file.stem}-{number}")
+        raise InputError(f"--out {file}: each of the {of} parts would replace what another wrote", f"name {own}")
+
+
 def name_recordings(given: Any) -> list[Named]:
     """Return what a command names: arguments, the list, addresses; its part of them, if one is named."""
     from speechctc.audio.addresses import address_of
@@ -259,7 +278,9 @@ NO_SETTINGS = frozenset(
 
 
 @contextmanager
-def with_manifest(options: OutputOptions, given: Any, recogniser: Decoder | None = None) -> Iterator[OutputOptions]:
+def with_manifest(
+    command: str, options: OutputOptions, given: Any, recogniser: Decoder | None = None
+) -> Iterator[OutputOptions]:
     """Yield how results are written, with the manifest that a command's options name, if they do; and close it."""
     if given.manifest is None:
         yield options
@@ -276,7 +297,8 @@ def with_manifest(options: OutputOptions, given: Any, recogniser: Decoder | None
         for name, (value, default) in sorted(fields_of.items())
         if value != default and name not in NO_SETTINGS
     }
-    manifest = Manifest(given.manifest, given.resume, {"model": model, "settings": settings})
+    about = {"command": command, "model": model, "settings": settings}
+    manifest = Manifest(given.manifest, given.resume, about)
     try:
         yield replace(options, manifest=manifest)
     except KeyboardInterrupt:

@@ -155,7 +155,7 @@ def _decode(given: Decode, audio: list[Named]) -> int:
         from speechctc.stages.decode_sources import inside  # late: few use it
 
         source = partial(inside, given.tier, given.textgrids)
-    with opt.with_manifest(options, given, recogniser) as options:
+    with opt.with_manifest("decode", options, given, recogniser) as options:
         return decode(recogniser, audio, options, new_reporter(), work, doubt, source)
 
 
@@ -178,7 +178,9 @@ def _output(given: Recordings, scored: bool = False) -> OutputOptions:
 
     form, also = parse_formats(given.forms)
     skips = (given.skip_existing, given.skip_changed)
-    return OutputOptions(*choose_output(form, given.out), given.overwrite, *skips, also, {}, scored)
+    form, file, folder = choose_output(form, given.out)
+    opt.check_part(given.shard, file)
+    return OutputOptions(form, file, folder, given.overwrite, *skips, also, {}, scored)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,7 +324,8 @@ def _align(given: Align | ScorePhones) -> None:
         if scoring.contrasts is not None:
             pairs = parse_contrasts(scoring.contrasts, recogniser.phones)
             recogniser.goodness = replace(recogniser.goodness, contrasts=pairs)
-    with opt.with_manifest(options, given, recogniser) as options:
+    command = "score-phones" if scoring else "align"
+    with opt.with_manifest(command, options, given, recogniser) as options:
         status = align(recogniser, tasks, options, new_reporter(), reader, _work(given), failed)
     if pages:
         show(pages.write(options, failed))

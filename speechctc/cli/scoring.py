@@ -296,7 +296,7 @@ def measure_command(given: Measure) -> None:
     options = _measured_output(given)
     check_places(given.overwrite, given.picture)
     choice, summary = _what_to_measure(given), Summary(bool(form))
-    with opt.with_manifest(options, given) as options:
+    with opt.with_manifest("measure", options, given) as options:
         status = measure(audio, choice, options, summary, new_reporter())
     if summary.rows and given.picture:
         write_picture(summary.rows, given.picture, form, given.overwrite, given.bark)
@@ -346,6 +346,7 @@ def _measured_output(given: Measure) -> OutputOptions:
         raise InputError(
             f"{file}: the table is text in CSV or a workbook, which this name does not say", "name a file .csv or .xlsx"
         )
+    opt.check_part(given.shard, file)
     if file is not None:
         refuse_input(file, given.audio or ())
     return OutputOptions(form, file, folder, given.overwrite, given.skip_existing, also=also)

@@ -22,8 +22,8 @@ from speechctc.ctc.cache import code_folder, without
 with without(".numba_config.yaml"):
     import numba
     from numba import types
-    from numba.core import cgutils, config, event
-    from numba.core.caching import CacheImpl, FunctionCache, UserProvidedCacheLocator
+    from numba.core import caching, cgutils, config, event
+    from numba.core.caching import CacheImpl, FunctionCache, IndexDataCacheFile, UserProvidedCacheLocator
     from numba.core.datamodel import models
     from numba.core.registry import cpu_target
     from numba.core.typing.templates import AbstractTemplate, infer_global, signature
@@ -31,6 +31,7 @@ with without(".numba_config.yaml"):
 
 _settings: Any = config
 _caches: Any = CacheImpl
+_caching: Any = caching
 _choosing = threading.RLock()
 _settings._config_fname = os.devnull
 _settings.reload_config()  # numba may have been loaded before, by another package
@@ -78,6 +79,20 @@ def with_cache(compiler: Callable[..., Any], function: Callable[..., Any], *args
     return compiler(*args, **options)(function)  # compile in each process
 
 
+class _Files(IndexDataCacheFile):
+    """The files of a cache. One that is damaged, as after a power failure, counts as none, and is written anew."""
+
+    def load(self, key: Any) -> Any:
+        with suppress(Exception):  # unpickling what is cut raises almost anything
+            return super().load(key)  # type: ignore[no-untyped-call, unused-ignore]
+        return None
+
+    def _load_index(self) -> Any:
+        with suppress(Exception):
+            return super()._load_index()  # type: ignore[no-untyped-call, unused-ignore]
+        return {}
+
+
 @contextmanager
 def cache_chosen() -> Iterator[bool]:
     """Let numba find and keep code in `code_folder` meanwhile, and nowhere else; yield False if there is none.
@@ -93,12 +108,13 @@ def cache_chosen() -> Iterator[bool]:
     with _choosing:
         before = {name: getattr(_settings, name, "") for name in ours}
         locators, _caches._locator_classes = _caches._locator_classes, [UserProvidedCacheLocator]
+        whole, _caching.IndexDataCacheFile = _caching.IndexDataCacheFile, _Files
         vars(_settings).update(ours)
         try:
             yield True
         finally:
             vars(_settings).update(before)
-            _caches._locator_classes = locators
+            _caches._locator_classes, _caching.IndexDataCacheFile = locators, whole
 
 
 @cache

@@ -28,7 +28,7 @@ from speechctc.inference.formats import Kept
 
 ROWS = ".rows"
 MOST_LINE = 1 << 24  # bytes of a line that is read
-SETTINGS = ("version", "model", "settings")  # what all lines of a run share
+SETTINGS = ("command", "version", "model", "settings")  # what all lines of a run share
 
 
 class Line(NamedTuple):
@@ -54,7 +54,7 @@ class Manifest:
     resume : bool
         Go on by it, if it is there.
     about : mapping
-        The model and the settings of the run, as they stand in each line.
+        The command, the model and the settings of the run, as they stand in each line.
 
     Attributes
     ----------
@@ -97,8 +97,10 @@ class Manifest:
         """
         self.recordings, self.given = recordings, given
         self._handle = written.open_plain(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        if files.try_lock(self._handle) is False:
+        if (is_held := files.try_lock(self._handle)) is False:
             raise InputError(f"{self.path}: another run writes this manifest", "wait for it, or name another")
+        if is_held is None:
+            files.warn_of_no_locks()
         if os.fstat(self._handle).st_size and not self.resume:
             raise InputError(f"{self.path}: exists", "give --resume to go on by it, or name another manifest")
         self._rows = -1 if files_of else written.open_plain(self._rows_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -143,7 +145,7 @@ class Manifest:
     def _shared(self) -> dict[str, Any]:
         """Return what all lines of this run share, as it is read back."""
         shared: dict[str, Any] = json.loads(
-            json.dumps({"version": __version__, "model": "", "settings": {}} | dict(self.about))
+            json.dumps({"command": "", "version": __version__, "model": "", "settings": {}} | dict(self.about))
         )
         return shared
 
@@ -245,7 +247,8 @@ class Manifest:
         if self.done:
             yield f"{plural(len(self.done), 'recording')} done already, by {self.path}"
         if self.others:
-            yield f"{plural(self.others, 'recording')} of {self.path} done again: of another version, model or setting"
+            again = f"{plural(self.others, 'recording')} of {self.path} done again"
+            yield f"{again}: of another command, version, model or setting"
 
 
 _HERE = socket.gethostname()

@@ -21,7 +21,7 @@ from speechctc.audio.recordings import Recording, Siblings, ids, names_of
 from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.tracks import Channel, number_of
 from speechctc.core import written
-from speechctc.core.errors import FULL, InputError, as_utf8, counted_alike, plural, printable
+from speechctc.core.errors import FULL, InputError, as_utf8, counted_alike, first_few, plural, printable
 from speechctc.core.files import is_special, named
 from speechctc.core.parallel import WAIT_SECONDS
 from speechctc.core.progress import Advance, Reporter
@@ -542,6 +542,11 @@ def left_to_do(recordings: Sequence[Recording], options: OutputOptions, reporter
     if len(left) < len(recordings):
         why = "are" if options.skip_existing else "were made or changed by hand"
         reporter.note(f"{plural(len(recordings) - len(left), 'recording')} left out: results {why} in {options.folder}")
+        out = set(recordings) - set(left)
+        files = [file for each in recordings if each in out for file in options.files_of(each).values()]
+        if empty := list(map(str, written.changed([file for file in files if not os.path.getsize(file)]))):
+            are = f"{plural(len(empty), 'file')} of these, with nothing in {'it' if len(empty) == 1 else 'them'}"
+            reporter.warn(f"{are}: {first_few(empty, 3)}; without such a file its recording is done again")
     whole = [each for each in left if each.name.name == each.path.name]
     stems = Counter(each.path.with_suffix("") for each in recordings) if whole else Counter[Path]()
     if named := [each for each in whole if stems[each.path.with_suffix("")] > 1]:

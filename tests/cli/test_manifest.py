@@ -171,6 +171,18 @@ def test_a_transcript_that_changed_is_placed_again(speechctc: Command, talks: Pa
     assert Path("all.tsv").read_bytes() == Path("whole.tsv").read_bytes()
 
 
+def test_what_another_command_did_is_done_again(speechctc: Command, talks: Path, worked_on: list[str]) -> None:
+    """Alignments and scores have rows of their own, in files of the same name, of the same transcripts."""
+    for name, phones in SONGS.items():
+        (talks / f"{name}.txt").write_text(" ".join(phones), encoding="utf-8")
+    assert speechctc("align", "talks", "--out", "all.tsv", "--manifest", "run.jsonl").status in (0, 3)
+    worked_on.clear()
+    done = speechctc("score-phones", "talks", "--out", "all.tsv", "--manifest", "run.jsonl", "--resume")
+    assert sorted(worked_on) == list("abcd") and "4 recordings of run.jsonl done again: of another command" in done.err
+    assert speechctc("score-phones", "talks", "--out", "whole.tsv").status == done.status
+    assert Path("all.tsv").read_bytes() == Path("whole.tsv").read_bytes()
+
+
 def test_how_phones_are_written_is_told_by_all_transcripts_also_where_some_are_done(
     speechctc: Command, here: Path
 ) -> None:

@@ -325,6 +325,19 @@ def test_several_formats_at_once_are_a_file_each(speechctc: Command, here: Path)
     assert [line.split("\t")[2] for line in Path("one.txt").read_text().splitlines()] == SONG
 
 
+def test_results_of_another_program_with_nothing_in_them_are_named(speechctc: Command, here: Path) -> None:
+    Path("talks").mkdir()
+    for name in "ab":
+        write_song(here / "talks" / f"{name}.wav", SONG)
+    Path("out").mkdir()
+    Path("out/a.TextGrid").touch()
+    Path("out/b.TextGrid").write_text("mine")
+    done = speechctc("decode", "talks", "--format", "textgrid", "--out", "out", "--skip-existing")
+    assert done.status == 0 and "2 recordings left out" in done.err
+    assert "1 file of these, with nothing in it: out/a.TextGrid; without such a file" in done.err
+    assert Path("out/a.TextGrid").read_bytes() == b""
+
+
 def test_symbols_are_shown_and_the_model_keeps_its_own(speechctc: Command, here: Path) -> None:
     write_song(here / "s.wav", SONG)
     Path("mine.tsv").write_text("low\tɡã\nhigh\tt͡ʃ\ntop\tɡã\n", encoding="utf-8")

@@ -160,6 +160,19 @@ def test_a_cache_is_never_relative(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert cache_home() is None
 
 
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("left", [0.0, 0.5])
+def test_code_whose_file_is_damaged_is_compiled_anew(places: Path, ending: str, left: float) -> None:
+    """As after a power failure, or where several machines write to one folder."""
+    assert with_cache(numba.njit, double)(4) == 8
+    (file,) = (places / "cache").rglob(f"*.{ending}")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(left * len(whole))])
+    for hits in (0, 1):
+        compiled = with_cache(numba.njit, double)
+        assert compiled(4) == 8 and sum(compiled.stats.cache_hits.values()) == hits
+
+
 def test_numba_looks_nowhere_else(places: Path) -> None:
     locators = CacheImpl._locator_classes
     with cache_chosen() as is_kept:

@@ -175,6 +175,27 @@ def test_a_process_that_is_killed_is_told_in_one_line_by_the_other(extracted: Pa
 
 
 @pytest.mark.slow
+def test_two_that_go_on_end_with_the_weights_of_two_that_were_never_stopped(extracted: Path, here: Path) -> None:
+    """Dropout draws from the state of each process; one of them is killed between two saves within an epoch."""
+    settings = ("model.dropout=0.2", "train.batch_size=4", "train.epochs=4", "train.save_minutes=0.0001")
+
+    def begun(run: str) -> Together:
+        words = ("train", "--config", extracted, f"run={run}", "--resume", *settings)
+        return Together("speechctc", *words, cwd=here, log=here / f"said-{run}")
+
+    assert begun("whole").wait() == 0, (here / "said-whole").read_text(encoding="utf-8")
+    killed, state = begun("killed"), here / "killed" / "last" / "state.safetensors"
+    wait_for((here / "killed" / "metrics.jsonl").exists)
+    saved = state.stat().st_mtime_ns
+    wait_for(lambda: state.stat().st_mtime_ns != saved)
+    killed.ranks[1].kill()
+    assert killed.ranks[0].wait(600) == 2
+    assert begun("killed").wait() == 0, (here / "said-killed").read_text(encoding="utf-8")
+    found, expected = (load_file(here / run / "last" / "weights.safetensors") for run in ("killed", "whole"))
+    assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.slow
 def test_processes_of_one_command_are_ended_in_three_lines_and_go_on_with_another_number(
     extracted: Path, here: Path
 ) -> None:
