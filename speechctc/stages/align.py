@@ -156,7 +156,8 @@ def _results(
 def _place_there(options: OutputOptions, recogniser: Recogniser, path: Path, job: Job) -> Recognition:
     """Align on another machine, where the recording has this path."""
     given, task = job.task.recording.path, job.task._replace(recording=job.task.recording._replace(path=path))
-    return replace(_place(recogniser, options, Reporter(quiet=True), job._replace(task=task)), file=str(given))
+    result = _place(recogniser, options, Reporter(quiet=True), job._replace(task=task))
+    return replace(result, file=str(given), note=result.note.replace(str(path), str(given)))
 
 
 def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, job: Job) -> Recognition:

@@ -21,6 +21,7 @@ from speechctc.audio.addresses import address_of, name_of_address
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.recording_list import Shard
 from speechctc.audio.recordings import Listed, find_recordings
+from speechctc.core import files
 from speechctc.core.errors import InputError
 from tests.command import Command, one_line_error
 from tests.forked import ROOT
@@ -101,15 +102,14 @@ def test_a_recording_that_changes_while_it_is_read_is_an_error(
     """Its pieces would be of two recordings. That a store says something else of the same one is none."""
     pytest.importorskip("fsspec")
     place, address = talks / "a/1.wav", f"file://{talks / 'a/1.wav'}"
-    whole, read = place.read_bytes(), addresses._read
+    whole, keep = place.read_bytes(), files.put_in_place
 
-    def changed(*given: Any) -> Path:
-        found = read(*given)
+    def changed(*given: Any) -> None:
+        keep(*given)
         place.write_bytes(whole[::-1] if changes else whole)
         os.utime(place, (time.time(), time.time() + 9))
-        return found
 
-    monkeypatch.setattr(addresses, "_read", changed)
+    monkeypatch.setattr(files, "put_in_place", changed)
     found = addresses.fetch([address], lambda steps: None)[address]
     if changes:
         assert isinstance(found, InputError) and f"{address}: cannot be read: it changed meanwhile" in str(found)

@@ -204,12 +204,13 @@ def test_a_cluster_finds_the_same_phones_though_a_worker_is_killed(
 def test_a_cluster_places_phones_and_words_as_this_machine_does(
     three: tuple[str, list[Process]], tiny_model: Path, here: Path, command: str
 ) -> None:
-    """One of the recordings is none, and one has a phone too many: errors and their order are the same, too."""
+    """One of the recordings is none, one has a phone too many, one has other phones: errors, their order and notes."""
     write_config(Path("corpus"), 8, 2)
     table = Path("corpus/table0.jsonl")
     rows = [json.loads(line) for line in table.read_text(encoding="utf-8").splitlines()]
     Path("corpus/audio/0-003.wav").write_bytes(b"RIFF")
     rows[5]["phones"].append("zzz")
+    rows[4]["phones"] = ["top", "low"] * 12
     words = [f"{row['id']}\t{row['audio']}\t{' '.join(f'w-{phone}' for phone in row['phones'])}\n" for row in rows]
     Path("corpus/words.tsv").write_text("id\taudio\twords\n" + "".join(words), encoding="utf-8")
     table.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
@@ -223,6 +224,8 @@ def test_a_cluster_places_phones_and_words_as_this_machine_does(
         assert run_command(*shared, "--out", f"{name}-there/", "--cluster", three[0]) == 1
         alone = features(Path(f"{name}-alone"))
         assert len([each for each in alone if each.endswith(".json")]) == 6
+        noted = any(b'"note": "corpus/audio/0-004.wav: ' in each for each in alone.values())
+        assert noted == (command == "score-phones")
         assert features(Path(f"{name}-there")) == alone
 
 
