@@ -122,6 +122,7 @@ def misfits_text(misfits: Sequence[Misfit]) -> str:
     return "; ".join(parts)
 
 
+NOTHING_HEARD = "nothing was recognised: it may be silence, or only steady or faint sound"
 LOG_PROBABILITY = "log probability"  # the tier that has it, one number for a whole recording
 
 

@@ -30,7 +30,7 @@ from speechctc.inference.output import (
     note_if_uncalibrated,
     write_results,
 )
-from speechctc.inference.result import Recognition
+from speechctc.inference.result import NOTHING_HEARD, Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import BLOCK_FRAMES, LIVE_FRAMES, LOOKAHEAD
 
@@ -110,8 +110,7 @@ def decode(
     ):
         found = _watched(recordings, doubt.watched(results) if doubt else results, empty)
         status = write_results(ResultWriter(recordings, found, options), "decoding", reporter)
-    why = "nothing was recognised: it may be silence, or only steady or faint sound"
-    reporter.warn(*counted_alike([(path, f"{path}: {why}") for path in empty]))
+    reporter.warn(*counted_alike([(path, f"{path}: {NOTHING_HEARD}") for path in empty]))
     if doubt and (note := doubt.note()):
         reporter.warn(note)
     return status

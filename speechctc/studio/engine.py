@@ -29,6 +29,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.parallel import start_method
 from speechctc.inference.alignment import Aligner
 from speechctc.inference.placement import Posteriors
+from speechctc.inference.result import NOTHING_HEARD
 from speechctc.inference.segmenter import FrameClock, Segment
 from speechctc.inference.transcript import check_fit, phone_units
 from speechctc.model.numpy_net import log_softmax
@@ -428,6 +429,8 @@ class Recognitions:
             is_part = name in self._stopped
             self._done(name, result, is_part)
             self.note = result.note
+            if not (is_part or result.segments):
+                self.problems[name] = NOTHING_HEARD
             if is_part:
                 end = result.segments[-1].end if result.segments else 0.0
                 self.problems[name] = f"stopped: recognised up to {end:.1f} s of {result.seconds:.1f} s"

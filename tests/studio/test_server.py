@@ -343,6 +343,14 @@ def test_a_recording_that_was_replaced_is_not_corrected_unseen(tmp_path: Path) -
         assert post(client, "edit", "a.wav", **change)[0] == 200
 
 
+def test_a_recording_in_which_nothing_is_recognised_says_so(tmp_path: Path, tiny_model: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(16000, np.float32), 16000)
+    with client_of(tmp_path, tiny_model) as (client, studio):
+        client.post("/api/recognise", json={"names": ["a.wav"]})
+        wait_for(lambda: studio.recognitions.problems)
+        assert "nothing was recognised" in client.get("/api/overview").json()["problems"]["a.wav"]
+
+
 def test_what_was_recognised_in_a_replaced_recording_is_not_kept(tmp_path: Path, tiny_model: Path) -> None:
     write_song(tmp_path / "a.wav", ["low", "top"])
     with client_of(tmp_path, tiny_model) as (client, studio):
