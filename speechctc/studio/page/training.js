@@ -127,10 +127,10 @@ function drawCurve(curve, before) {
   context.fillStyle = colours.soft;
   context.font = "12px system-ui, sans-serif";
   for (const value of [bottom, (bottom + top) / 2, top]) {
-    context.fillText(`${value.toFixed(0)} %`, 4, y(value) + 4);
+    context.fillText(`${value.toFixed(1)} %`, 4, y(value) + 4);
     context.fillRect(44, y(value), width - 56, 0.5);
   }
-  context.fillText(`Wrong phones (PER) by epoch, 1 to ${curve.length}, on dev: recordings set aside to choose the epoch`, 48, height - 8);
+  context.fillText(`Wrong phones (PER) on dev, which chooses the epoch; epochs 1 to ${curve.length}`, 48, height - 8);
   context.lineWidth = 2;
   if (before !== undefined) {
     context.strokeStyle = colours.soft;
