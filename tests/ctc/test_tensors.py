@@ -98,7 +98,9 @@ def test_integers_of_any_width(case: Case, dtype: torch.dtype) -> None:
     assert torch.equal(ctc_loss(case.logits, *given), ctc_loss(*case))
 
 
-@pytest.mark.filterwarnings("ignore:.*nested:UserWarning", "ignore:Sparse CSR:UserWarning", "ignore:.*quantized:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*nested:UserWarning", "ignore:Sparse CSR:UserWarning", "ignore:.*quantized:UserWarning"
+)
 def test_other_layouts_are_refused_in_words(case: Case) -> None:
     logits, targets, frames, labels = case
     for name, other in (
