@@ -17,7 +17,6 @@ from speechctc.audio import ffmpeg
 from speechctc.config.schema import CorpusConfig
 from speechctc.core.errors import InputError, counted, first_few
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
-from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.inventory import (
     FOUND,
     SILENCES,
@@ -226,7 +225,7 @@ class CorpusBuilder:
         phones = inventory_of(chain.from_iterable(each.phones for each in self.utterances["train"]))
         self.notes.append(f"phone set: the {len(phones.phones)} labels of the training split")
         looks = {spelling_key(phone): f" (looks like {phone})" for phone in phones.phones}
-        nearest = PhoneMapper(phones.phones, "arpabet" if is_arpabet(phones.phones) else "ipa")
+        nearest = PhoneMapper(phones.phones, None)
         for split in ("dev", "test"):
             known, unknown = [], Counter[str]()
             for utterance in self.utterances[split]:

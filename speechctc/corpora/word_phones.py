@@ -15,7 +15,6 @@ from speechctc.audio import sound_file
 from speechctc.core.errors import InputError, counted, first_few, plural
 from speechctc.core.parallel import attempt
 from speechctc.corpora.corpus import Corpus, note_text
-from speechctc.phones.articulation import is_arpabet
 from speechctc.phones.espeak import Reader, voices
 from speechctc.phones.inventory import FOUND, Word, named_inventory
 from speechctc.phones.label_rules import LabelRules
@@ -249,8 +248,7 @@ class WordPhones:
         """Return a corpus with its words, read by the rules of its labels and in its phone set."""
         if not self.words:
             return corpus
-        phones = corpus.inventory().phones
-        mapper = PhoneMapper(phones, "arpabet" if is_arpabet(phones) else "ipa")
+        mapper = PhoneMapper(corpus.inventory().phones, None)
         words = {id: tuple(_in_set(word, mapper, rules) for word in each) for id, each in self.words.items()}
         return dataclasses.replace(corpus, words=words)
 

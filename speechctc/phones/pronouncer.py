@@ -178,8 +178,8 @@ class PhoneMapper:
     ----------
     target : sequence of str, optional
         The set; None: phones stay as they are.
-    source : {"ipa", "english", "arpabet"}
-        What the phones are: for English in eSpeak NG's IPA there is a table of CMU's set.
+    source : {"ipa", "english", "arpabet"}, optional
+        What the phones are: for English in eSpeak NG's IPA there is a table of CMU's set. None: as those of the set.
     is_open : bool
         The set may grow: only other spellings of its phones are written as these, others stay as they are.
     divides : bool
@@ -192,12 +192,17 @@ class PhoneMapper:
     """
 
     def __init__(
-        self, target: Sequence[str] | None, source: PhoneNotation = "ipa", is_open: bool = False, divides: bool = False
+        self,
+        target: Sequence[str] | None,
+        source: PhoneNotation | None = "ipa",
+        is_open: bool = False,
+        divides: bool = False,
     ) -> None:
         self._target, self._divides = target, divides
         self._open = is_open
-        self._to_cmu = source == "english" and target is not None and is_arpabet(target)
-        self._arpabet = self._to_cmu or source == "arpabet"
+        in_arpabet = target is not None and is_arpabet(target)
+        self._to_cmu = source == "english" and in_arpabet
+        self._arpabet = self._to_cmu or source == "arpabet" or (source is None and in_arpabet)
         self._known: dict[str, tuple[str, ...] | None] = {}
         self.nearest: dict[str, str] = {}
 
