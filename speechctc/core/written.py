@@ -75,8 +75,8 @@ def mark_draft(path: Path) -> None:
 
 def is_draft(path: Path) -> bool:
     """Return whether `mark_draft` marked a file, and it is as it was then."""
-    own = [] if path.is_symlink() else _digests(path)
-    return bool(own) and own[0] in (DRAFT + files.sha256(path), DRAFT + _digest_of_text(path))
+    marked = "" if path.is_symlink() else _marked(_digests(path), DRAFT)
+    return bool(marked) and _is_as(path, [marked])
 
 
 def unrecorded(paths: Iterable[Path]) -> list[Path]:
@@ -87,8 +87,8 @@ def unrecorded(paths: Iterable[Path]) -> list[Path]:
     found = []
     for path in paths:
         own = _digests(path)
-        marked = own[0].partition(CHECKED)[2] if own else ""
-        if not own or (marked and marked not in (files.sha256(path), _digest_of_text(path))):
+        marked = _marked(own, CHECKED)
+        if not own or (marked and not _is_as(path, [marked])):
             found.append(path)
     return found
 
@@ -209,6 +209,11 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
         kept = next(name for name in names if not os.path.lexists(name))
         files.put_in_place(draft, kept)
         raise InputError(f"{error.what}; the new content is in {kept}", error.fix) from None
+
+
+def _marked(own: Sequence[str], mark: str) -> str:
+    """Return the digest that the last line of a file has behind a mark; ``""`` if it has none."""
+    return own[0].partition(mark)[2] if own else ""
 
 
 def _is_as(path: Path, digests: Sequence[str]) -> bool:

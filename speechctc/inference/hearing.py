@@ -131,7 +131,7 @@ class Hearing:
         whole, group = Segments(), list[Segment]()
         for each in segments:
             if not begins(each.phone):
-                whole[len(whole) - 1] = self._whole([*group, each])
+                whole[-1] = self._whole([*group, each])
                 group.append(each)
             else:
                 whole.append(each)

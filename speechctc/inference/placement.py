@@ -326,9 +326,8 @@ def anchored_band(
         low[part] = np.maximum(np.floor(np.interp(time - frames[part], at, to)) - states[part], 0)
         high[part] = np.clip(np.ceil(np.interp(time + frames[part], at, to)) + states[part], 1, last)
     high[-1:] = last
-    return Band(
-        np.minimum.accumulate(low[::-1])[::-1].copy(), np.maximum.accumulate(high)
-    )  # wide also beside wide ones
+    # Wide also beside wide ones.
+    return Band(np.minimum.accumulate(low[::-1])[::-1].copy(), np.maximum.accumulate(high))
 
 
 def touches(path: NDArray[np.int32], band: Band, states: int) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -201,7 +202,7 @@ class Recognition:
         seconds = sum(each.end - each.start for each in spoken)
         return len(spoken) / seconds if seconds > 0 else None
 
-    @property
+    @cached_property
     def pauses_inside(self) -> dict[Word, float]:
         """The words with `PAUSE` or more between two of their phones, and the seconds of the longest such stretch."""
         found = dict[Word, float]()
@@ -243,8 +244,7 @@ class Recognition:
         if self.intervals:
             values["intervals"] = [_rounded(each._asdict()) for each in self.intervals]
         if self.words:
-            held = self.pauses_inside
-            pauses = {word: {"pause_inside": round(gap, 4)} for word, gap in held.items()}
+            pauses = {word: {"pause_inside": round(gap, 4)} for word, gap in self.pauses_inside.items()}
             values["words"] = (word.to_dict() | pauses.get(word, {}) for word in self.words)
         if self.score is not None:
             values["score"] = round(self.score, 4)

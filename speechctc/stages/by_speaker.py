@@ -240,13 +240,13 @@ class Speaker(NamedTuple):
     @property
     def left_out(self) -> list[tuple[str, int, int]]:
         """How often nothing was more probable than the sound: a kind of place, how often, and of how many."""
-        named = {
-            each.phone: ipa(each.phone, is_arpabet([sound.phone for sound in self.sounds]))[0] for each in self.sounds
-        }
-        ends = {each for each in self.whole.said if each.is_last and describe(named[each.phone]).get("kind") != "vowel"}
-        kinds = {"last consonants of words": True, "other sounds": False}
-        said = {kind: [each for each in self.whole.said if (each in ends) == last] for kind, last in kinds.items()}
-        return [(kind, sum(one.instead == NOTHING for one in each), len(each)) for kind, each in said.items() if each]
+        in_arpabet = is_arpabet([each.phone for each in self.sounds])
+        kinds = {each.phone: describe(ipa(each.phone, in_arpabet)[0]).get("kind") for each in self.sounds}
+        ends, others = list[Said](), list[Said]()
+        for each in self.whole.said:
+            (ends if each.is_last and kinds[each.phone] != "vowel" else others).append(each)
+        parts = {"last consonants of words": ends, "other sounds": others}
+        return [(kind, sum(one.instead == NOTHING for one in said), len(said)) for kind, said in parts.items() if said]
 
     @property
     def words(self) -> list[Finding]:
@@ -638,13 +638,10 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
     phones = sorted({sound.phone for each in speakers for sound in each.sounds})
     named = names_of(phones)
     values |= {"speakers": speakers, "index": INDEX, "weak": WEAK}
+    knows_right = all(USUAL in about for about in now.about)
     for each in speakers:
         remarks = [remark for remark in now.remarks if remark.speaker == each.name]
-        own = (
-            values
-            | of_speaker(each, named, all(USUAL in about for about in now.about))
-            | {"clips": clips(each), "remarks": remarks}
-        )
+        own = values | of_speaker(each, named, knows_right) | {"clips": clips(each), "remarks": remarks}
         page = render_page("speaker.html", f"How {each.name} said each sound", own, ["speaker.css"], ["clips.js"])
         written.write_text(folder / f"{each.page}.html", page, overwrite)
     values |= of_class(now.said, speakers, phones, named)

@@ -339,9 +339,8 @@ class Document:
                 with files.draft_file(self.grid_path) as draft:
                     with files.named(self.grid_path):
                         draft.write_bytes(content)
-                        files.commit(
-                            draft, self.grid_path
-                        )  # before the check: another program may save the TextGrid meanwhile
+                        # Before the check: another program may save the TextGrid meanwhile.
+                        files.commit(draft, self.grid_path)
                     with self._lock:
                         self._put_in_place(draft, new)
             with self._lock:
@@ -352,9 +351,11 @@ class Document:
     def _mark(self) -> None:
         """Record whether the TextGrid has a model's labels or a person's, for `start` and `decode`."""
         is_corrected = self.state == "corrected"
-        if is_corrected and _is_draft(self.grid_path):
+        if is_corrected != _is_draft(self.grid_path):
+            return
+        if is_corrected:
             written.mark_checked([self.grid_path])
-        elif not is_corrected and not _is_draft(self.grid_path):
+        else:
             written.mark_draft(self.grid_path)
 
     def _put_in_place(self, draft: Path, new: str) -> None:

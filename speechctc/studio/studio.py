@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +85,8 @@ class Studio:
                 "loading": self.engine.is_loading,
                 "first": self._first_name(),
             },
-            "ipa": ipa_of(phones := self.engine.about.get("phones", ())),
-            "terms": {label: in_words(label, is_arpabet(phones)) for label in phones},
+            "ipa": ipa_of(phones := tuple(self.engine.about.get("phones", ()))),
+            "terms": terms_of(phones),
             **({} if since else {"chart": _chart()}),  # it does not change
             "formats": list(WRITERS),
             "recognising": self.recognitions.status(),
@@ -317,6 +317,13 @@ class Studio:
 def _chart() -> list[tuple[str, dict[str, str]]]:
     """Return the rows of the IPA chart: a name, and what each symbol in it is called."""
     return [(name, {symbol: term(symbol) for symbol in symbols}) for name, symbols in chart()]
+
+
+@lru_cache(maxsize=4)  # the page asks every second
+def terms_of(phones: tuple[str, ...]) -> dict[str, str]:
+    """Return what each label means, in words."""
+    in_arpabet = is_arpabet(phones)
+    return {label: in_words(label, in_arpabet) for label in phones}
 
 
 def ipa_of(phones: Sequence[str]) -> dict[str, str]:
