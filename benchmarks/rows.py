@@ -32,6 +32,13 @@ def read(path: Path) -> list[dict[str, Any]]:
         return list(csv.DictReader(file))
 
 
+def read_corpus(table: Path) -> list[dict[str, str]]:
+    """Return the rows of a table of recordings, separated by tabs, with the place of the audio."""
+    with table.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return [line | {"audio": str(table.parent / line["audio"])} for line in lines]
+
+
 def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write rows that have the same columns, in place of what is there."""
     with open(path, "w", newline="", encoding="utf-8") as file:

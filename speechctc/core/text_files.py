@@ -103,6 +103,7 @@ def _unicode(raw: bytes) -> str:
     return "utf-8-sig"
 
 
+_CONVERT = "or convert it, for example with: iconv -f ENCODING -t UTF-8 FILE"
 MAX_WORDS = 5  # of a text in an unknown encoding that a warning shows
 _NOT_ASCII = re.compile(r"\w*[^\x00-\x7f]\w*")
 _HIGH, _SHARE = 6, 0.7  # letters, and the share of them beside another, of texts in other scripts
@@ -120,7 +121,7 @@ def _windows(raw: bytes, path: Path, start: int) -> tuple[str, str]:
     runs = [len(run) for run in _LETTERS.findall(raw)]
     if sum(runs) >= _HIGH and sum(run for run in runs if run > 1) > _SHARE * sum(runs):
         what = f"{path}, line {_line(raw, start)}: not UTF-8, and of a script that Windows-1252 does not have"
-        raise InputError(what, "save it as UTF-8, or convert it, for example with: iconv -f ENCODING -t UTF-8 FILE")
+        raise InputError(what, f"save it as UTF-8, {_CONVERT}")
     try:
         text = raw.decode("cp1252")
     except UnicodeDecodeError as error:
@@ -139,8 +140,7 @@ def _windows(raw: bytes, path: Path, start: int) -> tuple[str, str]:
             repr(other[each]) for each in places if other[each] != text[each] and "\ufffd" not in other[each]
         ]:
             where = f"{where}; in {page} it would say {', '.join(changed)}"
-    fix = "save the file as UTF-8, or convert it, for example with: iconv -f ENCODING -t UTF-8 FILE"
-    return text, f"{where}); if that is wrong, {fix}"
+    return text, f"{where}); if that is wrong, save the file as UTF-8, {_CONVERT}"
 
 
 def _telling(text: str) -> list[slice]:
