@@ -335,6 +335,8 @@ class DataConfig(Section):
     cluster: str = ""
     """scheduler of a Dask cluster that extracts, as tcp://HOST:8786; empty: this machine"""
     cluster_wait: float = Field(600.0, ge=0, description="longest time without a worker of the cluster, s")
+    time_limit: float | None = Field(None, ge=0.001)
+    """longest time for a recording, s; one that takes longer is left out; null: any time"""
     chunk_mib: int = Field(256, ge=1, description="features on the device at a time, MiB")
 
 

@@ -295,7 +295,7 @@ class Pool:
             return LostItem(why.what, why.fix)
         times = "a try" if len(begun.tried) == 1 else f"{len(begun.tried)} tries"
         where = f"on {seat.about}, after {times}"
-        return LostItem(f"{begun.name}: {why} {where}", "look at this recording alone, without --cluster")
+        return LostItem(f"{begun.name}: {why} {where}", "look at this recording alone, without a cluster")
 
     def place(self) -> None:
         """Give waiting items to workers."""
@@ -426,7 +426,7 @@ class Pool:
             raise InputError(f"{self.address}: no worker for {alone:.0f} s", f"{fix}; then the same command goes on")
         if alone > SILENCE_SECONDS + STILL_SECONDS * self.said["lonely"]:
             self.said["lonely"] += 1
-            left = f"for up to {self.run.wait - alone:.0f} s more (--cluster-wait)"
+            left = f"for up to {self.run.wait - alone:.0f} s more (--cluster-wait; in a config, data.cluster_wait)"
             self.run.warn(f"{self.address}: no worker for {alone:.0f} s; waiting {left}; {fix}")
 
 

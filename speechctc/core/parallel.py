@@ -41,7 +41,7 @@ Answer = TypeVar("Answer", covariant=True)
 # The environment variable that says, before numpy is loaded, how many threads share a matrix product.
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
-LONGER = "give it more time with --time-limit, or look at it alone"
+LONGER = "give it more time (--time-limit; in a config, data.time_limit), or look at it alone"
 WAIT_SECONDS = 600.0  # that a run waits for a worker of a cluster, if it is not told otherwise
 MAX_WAITING = 4  # most results that wait to be taken, per thread
 

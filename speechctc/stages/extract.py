@@ -30,7 +30,7 @@ from speechctc.core import files, written
 from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.dispatch import ClusterRun, LostItem
 from speechctc.core.errors import InputError, counted, first_few, plural, printable
-from speechctc.core.parallel import WorkerEnded, in_processes
+from speechctc.core.parallel import WorkerEnded, check_time, in_processes, time_limit
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, Corpus, Utterance
@@ -497,6 +497,7 @@ def extract_one(job: Job, config: FeatureConfig) -> Result:
         wanted = job.utterance
         samples, seconds = sound_file.read(wanted.audio, config.sample_rate, wanted.channel, wanted.stretch)
         heard = as_decoded(samples, config.sample_rate, job.dereverb)
+        check_time(wanted.audio)
     except InputError as error:
         return error.what
     is_plain = job.dereverb == "never" or np.array_equal(heard, samples)
@@ -540,24 +541,33 @@ def extracted(
 @contextmanager
 def _workers(jobs: Sequence[Job], config: Config, reporter: Reporter) -> Iterator[Iterator[Result | LostItem]]:
     several = 1 if extractor(config.features).alone else os.cpu_count() or 1
+    limit = config.data.time_limit
     count = min(config.data.workers or several, max(len(jobs) // MIN_PARALLEL_UTTERANCES, 1))
     if config.data.cluster and jobs:
         work = partial(_extract_shared, Path.cwd(), config.features)
-        run = ClusterRun("extract", lambda job: str(job.utterance.audio), config.data.cluster_wait, None, reporter.warn)
+        run = ClusterRun(
+            "extract", lambda job: str(job.utterance.audio), config.data.cluster_wait, limit, reporter.warn
+        )
         with on_cluster(config.data.cluster, work, jobs, lambda job: job.frames, MAX_AHEAD, run=run) as results:
             yield results
     elif count == 1:
-        yield (extract_one(job, config.features) for job in jobs)
+        yield (_within(limit, job, config.features) for job in jobs)
     else:
-        work_alone, preload = partial(_extract_alone, config=config.features), ["speechctc.stages.extract"]
+        work_alone, preload = partial(_extract_alone, limit, config=config.features), ["speechctc.stages.extract"]
         with in_processes(work_alone, jobs, count, lambda job: job.frames, MAX_AHEAD, preload) as results:
             yield results
 
 
-def _extract_alone(job: Job, config: FeatureConfig) -> Result:
+def _within(limit: float | None, job: Job, config: FeatureConfig) -> Result:
+    """Extract a recording, which may take so many seconds."""
+    with time_limit(limit):
+        return extract_one(job, config)
+
+
+def _extract_alone(limit: float | None, job: Job, config: FeatureConfig) -> Result:
     """Extract in a worker process, with one thread."""
     torch.set_num_threads(1)
-    return extract_one(job, config)
+    return _within(limit, job, config)
 
 
 def _extract_shared(folder: Path, config: FeatureConfig, job: Job) -> Result:
@@ -572,5 +582,5 @@ def _extract_shared(folder: Path, config: FeatureConfig, job: Job) -> Result:
     if job.problem is not None:
         return job.problem
     audio = shared_recording(folder, given, "corpus")
-    result = _extract_alone(replace(job, utterance=replace(job.utterance, audio=audio)), config)
+    result = _extract_alone(None, replace(job, utterance=replace(job.utterance, audio=audio)), config)
     return result.replace(str(audio), str(given)) if isinstance(result, str) else result

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MAY_CHANGE = tuple(
     "run train.epochs train.minutes train.patience train.save_minutes train.curves "
     "train.device train.finetune decode score data.dir features.encoder.folder data.workers "
-    "data.cluster data.cluster_wait data.chunk_mib".split()
+    "data.cluster data.cluster_wait data.time_limit data.chunk_mib".split()
 )
 # Of these, keys on which the end of a run or the choice of its best epoch depends.
 REPORTED_KEYS = tuple("train.epochs train.minutes train.patience train.finetune decode score".split())

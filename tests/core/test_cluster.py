@@ -10,7 +10,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 import speechctc
 from speechctc.audio.annotations import Interval, textgrid_text
@@ -26,7 +28,7 @@ from speechctc.inference.output import OutputOptions, Work
 from speechctc.stages import extract as extract_stage
 from speechctc.stages.decode import decode
 from speechctc.stages.decode_sources import on_workers
-from speechctc.stages.extract import Job, extract, extracted
+from speechctc.stages.extract import Job, Made, extract, extracted
 from tests.command import run_command
 from tests.forked import Forked
 from tests.tones import PHONES, write_config
@@ -259,6 +261,21 @@ def test_what_the_work_raises_is_told_and_a_recording_that_is_not_shared(
     there = load_config(config, [f"data.cluster={address}"])
     with extracted([job], there) as features:
         assert "0-000.wav: not on the worker" in str(next(features))
+
+
+def test_a_recording_that_takes_too_long_to_extract_is_left_out_here_and_there(
+    three: tuple[str, list[Process]], tmp_path: Path
+) -> None:
+    config, long = write_config(tmp_path, 2, 1), tmp_path / "long.wav"
+    soundfile.write(long, np.random.default_rng(0).uniform(-0.1, 0.1, 48000 * 20), 48000)
+    jobs = [Job(Utterance(f"u{number}", long, ("low",)), (1,), 2000) for number in range(128)]
+    settings = {"cluster": (f"data.cluster={three[0]}", jobs[:2]), "alone": ("data.workers=1", jobs[:2])}
+    settings |= {"processes": ("data.workers=2", jobs)}  # fewer are extracted by one
+    for name, (setting, some) in settings.items():
+        with extracted(some, load_config(config, [setting, "data.time_limit=0.001"])) as features:
+            assert {str(each) for each in features} == {f"{long}: took longer than 0.001 s"}, name
+        with extracted(some[:1], load_config(config, [setting, "data.time_limit=600"])) as features:
+            assert isinstance(next(features), Made), name
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "tcp://no.such.host.invalid:8786"])
