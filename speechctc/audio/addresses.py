@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 from speechctc.core import files
 from speechctc.core.errors import InputError, optional, with_extra
@@ -49,8 +50,16 @@ def address_of(text: str | Path) -> str:
 
 def name_of_address(address: str) -> PurePosixPath:
     """Return where a recording lies: its host or bucket and its path, without what asks for it."""
-    place = address.partition("://")[2]
+    place = unescaped(address).partition("://")[2]
     return PurePosixPath(re.split(r"[?#]", place)[0] if address.startswith("http") else place)
+
+
+def unescaped(address: str) -> str:
+    """Return an address of a file with what its escapes (``%20``) stand for, unless a file has the name with them."""
+    scheme, _, place = address.partition("://")
+    found = unquote(place, errors="surrogateescape")
+    is_plain = scheme != "file" or "\0" in found or (not os.path.lexists(found) and os.path.lexists(place))
+    return address if is_plain else f"{scheme}://{found}"
 
 
 def cache_folder() -> Path:
@@ -125,7 +134,7 @@ def _fetched(systems: dict[str, Any], folder: Path, address: str) -> Path:
     """Return the file that is kept of an address."""
     system = systems[address.partition(":")[0]]
     try:
-        place = address if address.startswith("http") else system._strip_protocol(address)
+        place = address if address.startswith("http") else system._strip_protocol(unescaped(address))
         if "::" in address:
             raise InputError(f"{address}: an address inside another", "name the recording itself")
         said = _said(system, place)

@@ -51,6 +51,17 @@ class Recording(NamedTuple):
         """What is read, in words."""
         return named(self.place, self.channel)
 
+    @property
+    def called(self) -> Path:
+        """The path whose last part others are named by: of its address, if it was read from one."""
+        return Path(name_of_address(self.address)) if self.address else self.path
+
+    def told(self, text: str) -> str:
+        """Return a text about its file as one about its address, if it was read from one."""
+        if not self.address or self.path.name in self.address:
+            return text.replace(str(self.path), self.address) if self.address else text
+        return text.replace(str(self.path), self.address).replace(self.path.name, self.called.name)
+
 
 class Found(NamedTuple):
     """A recording that was named, the name of its results with the ending, the folder named or its own, an address."""

@@ -139,14 +139,14 @@ def first_few(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def counted_alike(said: Sequence[tuple[Path, str]], with_numbers: bool = False) -> list[str]:
+def counted_alike(said: Sequence[tuple[Path | str, str]], with_numbers: bool = False) -> list[str]:
     """Return messages about files as lines; those that differ only in the file's name are one line with a count.
 
     `with_numbers`: also those that differ in numbers; the line has the numbers of the first.
     """
-    groups: dict[str, list[tuple[Path, str]]] = {}
+    groups: dict[str, list[tuple[Path | str, str]]] = {}
     for path, text in said:
-        stem = re.escape(path.stem)
+        stem = re.escape(Path(path).stem)
         names = rf"^{re.escape(str(path))}:|\S*(?<!\w){stem}\.\S*"  # of the file, and of those named like it
         groups.setdefault(re.sub(names + r"|\d+" * with_numbers, "", text), []).append((path, text))
     lines = []

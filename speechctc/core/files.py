@@ -441,6 +441,13 @@ def _is_open_file(path: Path) -> bool:
     return path.parent in (Path("/dev"), Path("/dev/fd")) or path.parts[:2] == ("/", "proc")
 
 
+def is_folder(out: str) -> bool:
+    """Return whether a place for results is a folder: it is one, ends in a slash, or is nothing and has no ending."""
+    path = Path(out)
+    is_file = path.suffix or (path.exists() and not path.is_file())  # a device or a pipe has no ending
+    return path.is_dir() or out.endswith(("/", os.sep)) or not is_file
+
+
 def is_special(path: Path) -> bool:
     """Return whether a path is a device, a pipe, or the name of an open file; a link to one elsewhere is not."""
     if _is_open_file(path):

@@ -82,7 +82,7 @@ def in_table(table: Path, recordings: Sequence[Recording] | None, choice: Transc
     tasks: list[Task] = []
     used = set[Row]()
     for recording in recordings:
-        own = rows_of(recording.path)
+        own = rows_of(recording.called)
         used.update(own)
         if not own or len({row.channel for row in own}) < len(own) or len({row.audio for row in own}) > 1:
             what = f"{len(own)} rows that fit it" if own else "no row of its name among the ids and recordings"
@@ -322,7 +322,7 @@ def _not_read(
     folder: Path, recordings: Sequence[Recording], read: Sequence[TranscriptOrError], choice: TranscriptOptions
 ) -> Iterator[str]:
     """Yield what to say of the transcripts in a folder that are of no recording, or beside another text of the same."""
-    names = {nfc(name).casefold() for each in recordings for name in (each.path.stem, each.path.name)}
+    names = {nfc(name).casefold() for each in recordings for name in (each.called.stem, each.called.name)}
     used = {each.file for each in read if isinstance(each, Transcript)}
     texts = {file.with_suffix("") for file in used if file is not None and file.suffix.lower() in TEXTS}
     files = [file for file in files_below(folder) if file.suffix.lower() in endings_of(choice) and file not in used]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from speechctc.audio import label_files, sound_file
+from speechctc.audio.addresses import why_lost
 from speechctc.audio.annotations import (
     MAX_OVERLAP,
     PHN_RATE,
@@ -252,10 +253,10 @@ def read_in(
 ) -> list[TranscriptOrError]:
     """Read transcripts with the names of the recordings from a folder, or from the subfolders that they have, too."""
     endings, siblings, found = endings_of(choice), siblings or Siblings(), []
-    others = siblings.around(each.path for each in recordings)
+    others = siblings.around(each.called for each in recordings)
     for each in recordings:
-        last = Path(os.path.abspath(each.path)).parent.name
-        places = [folder / part / each.path.name for part in (each.name.parent, last, "")]
+        last = Path(os.path.abspath(each.called)).parent.name
+        places = [folder / part / each.called.name for part in (each.name.parent, last, "")]
         file = next((file for place in places if (file := siblings.find(place, endings, others)) is not None), None)
         found.append((each, file, f"in {folder}"))
     return _read_each(found, choice)
@@ -279,7 +280,7 @@ def _read_each(
             what, fix = f"no {names} file of its name {where}{more}", f"write its {choice.labels} into one"
             if not os.path.exists(recording.path):
                 what, fix = "no such file", "check the path"
-            read.append(InputError(f"{recording.path}: {what}", fix))
+            read.append(why_lost(recording.path) or InputError(f"{recording.path}: {what}", fix))
             continue
         try:
             transcript = read_transcript(file, recording.path, choice)

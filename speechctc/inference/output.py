@@ -22,7 +22,7 @@ from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.tracks import Channel, number_of
 from speechctc.core import written
 from speechctc.core.errors import FULL, InputError, as_utf8, counted_alike, first_few, plural, printable
-from speechctc.core.files import is_special, named
+from speechctc.core.files import is_folder, is_special, named
 from speechctc.core.parallel import WAIT_SECONDS
 from speechctc.core.progress import Advance, Reporter
 from speechctc.inference.decoder import Decoder
@@ -174,12 +174,10 @@ def choose_output(form: str | None, out: str | None) -> tuple[str, Path | None, 
     if out is None:
         return form or "text", None, None
     path, ending = Path(out), Path(out).suffix
-    if path.is_dir() or out.endswith(("/", os.sep)):
+    if is_folder(out):
         return form or "text", None, path
     if path.exists() and not path.is_file():  # a device or a pipe
         return form or "text", path, None
-    if not ending:
-        return form or "text", None, path
     meant = _format_of(path.name)
     if meant is None and form is None:
         known = " ".join(writer.ending for writer in WRITERS.values())
@@ -388,8 +386,8 @@ class ResultWriter:
         self.recordings, self.results, self.options = recordings, results, options
         self.writers, self.writer = writers, writers[options.form]
         self.notes: list[str] = []
-        self.failures: list[tuple[Path, str]] = []
-        self.rooms: list[Path] = []  # recordings that were dereverberated
+        self.failures: list[tuple[Path | str, str]] = []
+        self.rooms: list[str] = []  # recordings that were dereverberated
         self.made = 0  # files in a folder
         self._hints = 0
         self._notes: list[str] = []  # on the last recording
@@ -456,18 +454,21 @@ class ResultWriter:
                 self._fail(recording, str(result))
             else:
                 self._notes = []
+                if recording.address and getattr(result, "note", ""):
+                    result = replace(result, note=recording.told(result.note))
                 if recording.path != STDIN.path:
                     remark = sound_file.remark(recording.path, recording.channel)
-                    self._notes += filter(None, (remark, self._hint(recording)))
+                    self._notes += map(recording.told, filter(None, (remark, self._hint(recording))))
                 self.notes += self._notes
                 yield recording, name, result.renamed(self.options.symbols) if self.options.symbols else result
                 if getattr(result, "is_dereverberated", False):  # what is measured is not
-                    self.rooms.append(recording.path)
+                    self.rooms.append(recording.place)
             advance(1)
 
     def _fail(self, recording: Recording, error: str) -> None:
         """Keep why a recording has no results."""
-        self.failures.append((recording.path, error))
+        error = recording.told(error)
+        self.failures.append((recording.place, error))
         if self.options.manifest:
             self.options.manifest.add(recording, error=error)
 
@@ -520,8 +521,7 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
     failed, is_error = counted_alike(writer.failures), bool(total) and len(writer.failures) == total
     reporter.warn(*writer.notes, *([] if is_error else failed))
     reporter.note(*(f"speechctc: {each}" for each in failed if is_error))  # as the command line says errors
-    taken = [(path, f"{path}: {TAKEN}; --dereverb never leaves it") for path in writer.rooms]
-    reporter.note(*counted_alike(taken))
+    reporter.note(*counted_alike([(each, f"{each}: {TAKEN}; --dereverb never leaves it") for each in writer.rooms]))
     if writer.made:
         reporter.note(f"wrote {plural(writer.made, 'file')} into {options.folder}")
     elif options.file is not None and not is_special(options.file) and not is_error:

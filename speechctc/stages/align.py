@@ -107,7 +107,7 @@ def align(
     left = set(left_to_do(recordings, options, reporter))
     tasks, left_out = reader.prepare(tasks, options.scored)  # all: they tell how each is read
     reporter.note(*left_out)
-    misfits, failed = list[tuple[Path, str]](), [] if failed is None else failed
+    misfits, failed = list[tuple[Path | str, str]](), [] if failed is None else failed
     doubts, pauses, tally = list[str](), list[str](), Tally()
     tasks = [task for task in tasks if task.recording in left]
     jobs = map(reader.read, tasks)  # eSpeak NG reads one text at a time: not in the threads
@@ -148,7 +148,7 @@ def _results(
         return nullcontext(map_in_threads(partial(_place, recogniser, options, reporter), jobs, work.jobs))
     from speechctc.stages.clustered import worked_on  # late: few use a cluster
 
-    there = ((job.task.recording.path, job) for job in jobs)
+    there = ((job.task.recording, job) for job in jobs)
     command = "score-phones" if options.scored else "align"
     return worked_on(command, partial(_place_there, options), recogniser, there, work, reporter)
 
@@ -172,7 +172,7 @@ def _place(recogniser: Recogniser, output: OutputOptions, reporter: Reporter, jo
 
     def watch(text: str) -> None:
         check_time(path)
-        reporter.status(f"{path.name}: {text}")
+        reporter.status(task.recording.told(f"{path.name}: {text}"))
 
     find = placing.find_misfits
     options = AlignOptions(bool(find), placing.silences, heard, judge, watch, find is None)
@@ -212,7 +212,7 @@ def _labels(items: Items) -> list[str]:
 def _watched(
     recordings: Sequence[Recording],
     results: Iterable[Recognition | InputError],
-    misfits: list[tuple[Path, str]],
+    misfits: list[tuple[Path | str, str]],
     doubts: list[str],
     pauses: list[str],
     failed: list[tuple[Recording, str]],
@@ -221,13 +221,14 @@ def _watched(
     """Yield results; add to the lists what does not fit, what may not, pauses, what failed, and contrasts."""
     for recording, result in zip(recordings, results, strict=True):
         if isinstance(result, InputError):
-            failed.append((recording, str(result)))
+            failed.append((recording, recording.told(str(result))))
         else:
             beside = "; words beside it have no score" if result.about else ""
-            said = f"{result.file}: {misfits_text(result.misfits)}{beside}" if result.misfits else ""
-            doubts += [f"{result.file}: {result.doubt}"] if result.doubt else []
-            misfits += [(recording.path, text) for text in (said, result.note) if text]
-            pauses += [f"{result.file}: {result.pauses_text}"] if result.pauses_text else []
+            name = recording.place
+            said = f"{name}: {misfits_text(result.misfits)}{beside}" if result.misfits else ""
+            doubts += [f"{name}: {result.doubt}"] if result.doubt else []
+            misfits += [(name, recording.told(text)) for text in (said, result.note) if text]
+            pauses += [f"{name}: {result.pauses_text}"] if result.pauses_text else []
             tally.add(result.segments)
         yield result
 

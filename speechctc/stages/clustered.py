@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from speechctc.audio.recordings import Recording
 from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.dispatch import ClusterRun, NotHere
 from speechctc.core.errors import InputError
@@ -22,7 +23,7 @@ def worked_on(
     command: str,
     way: Callable[[Any, Path, Any], Result],
     shared: Any,
-    items: Iterable[tuple[Path, Any]],
+    items: Iterable[tuple[Recording, Any]],
     work: Work,
     reporter: Reporter,
 ) -> Iterator[Iterator[Result | InputError]]:
@@ -36,7 +37,7 @@ def worked_on(
         Of what is shared, a recording and what else its item has.
     shared : object
         What each worker gets a copy of: a recogniser on the CPU, settings.
-    items : iterable of (Path, object)
+    items : iterable of (Recording, object)
         Relative paths are from the working folder, which has the same path on each worker.
     work : Work
         On a cluster.
@@ -53,7 +54,7 @@ def worked_on(
     if not (first := list(islice(items, 1))):  # all is done: that is said without a cluster, too
         yield iter(())
         return
-    run = ClusterRun(command, lambda item: str(item[0]), work.cluster_wait, work.time_limit, reporter.warn)
+    run = ClusterRun(command, lambda item: item[0].place, work.cluster_wait, work.time_limit, reporter.warn)
     try:
         with on_cluster(
             work.cluster, partial(_there, Path.cwd(), way), chain(first, items), shared=shared, run=run
@@ -65,10 +66,10 @@ def worked_on(
 
 
 def _there(
-    folder: Path, way: Callable[[Any, Path, Any], Result], shared: Any, item: tuple[Path, Any]
+    folder: Path, way: Callable[[Any, Path, Any], Result], shared: Any, item: tuple[Recording, Any]
 ) -> Result | InputError:
     """Work on another machine, which has the recordings under the same path; relative ones from `folder`."""
-    given, more = item
+    given, more = item[0].path, item[1]
     path = shared_recording(folder, given, "recordings")
     try:
         with shared_among(threads()):

@@ -97,7 +97,7 @@ def decode(
         recordings = find_recordings(arguments, work.channel)
     options = check_out(recordings, options)
     reporter.note(*left_out(arguments))
-    empty: list[Path] = []
+    empty: list[str] = []
     note_if_uncalibrated(recogniser, options, reporter)
     every, recordings = recordings, left_to_do(recordings, options, reporter)
     if work.folder_cmn:
@@ -110,7 +110,7 @@ def decode(
     ):
         found = _watched(recordings, doubt.watched(results) if doubt else results, empty)
         status = write_results(ResultWriter(recordings, found, options), "decoding", reporter)
-    reporter.warn(*counted_alike([(path, f"{path}: {NOTHING_HEARD}") for path in empty]))
+    reporter.warn(*counted_alike([(each, f"{each}: {NOTHING_HEARD}") for each in empty]))
     if doubt and (note := doubt.note()):
         reporter.warn(note)
     return status
@@ -141,7 +141,7 @@ def _by_folder(every: Sequence[Recording]) -> Source:
     return source
 
 
-def _watched(recordings: Sequence[Recording], results: Iterable[Any], empty: list[Path]) -> Iterator[Any]:
+def _watched(recordings: Sequence[Recording], results: Iterable[Any], empty: list[str]) -> Iterator[Any]:
     """Yield results or errors; add the recordings that have no phones to `empty`."""
     for recording, result in zip(recordings, results, strict=True):
         phones: Iterable[Any] = ()
@@ -151,7 +151,7 @@ def _watched(recordings: Sequence[Recording], results: Iterable[Any], empty: lis
         elif isinstance(result, Recognition):
             phones = result.segments
         if not phones and not isinstance(result, InputError):
-            empty.append(recording.path)
+            empty.append(recording.place)
         yield result
 
 
@@ -179,20 +179,30 @@ def _results(
     form, alternatives, channel = options.form, work.alternatives, work.channel
     if paths == [STDIN.path]:
         opening = sound_file.opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
-        return _while_read(recogniser, opening, form, alternatives, LOOKAHEAD if work.live else None)
+        return _while_read(recogniser, STDIN, opening, form, alternatives, LOOKAHEAD if work.live else None)
     if work.cluster:
         from speechctc.stages.decode_sources import on_workers  # late: few use a cluster
 
         return on_workers(recogniser, recordings, work, reporter)
     if len(paths) == 1 and options.folder is None and not options.manifest and WRITERS[form].is_incremental:
         opening = sound_file.opened(paths[0], rate, channel)
-        return _while_read(recogniser, opening, form, alternatives, None, BLOCK_FRAMES, work.time_limit)
+        return _while_read(recogniser, recordings[0], opening, form, alternatives, None, BLOCK_FRAMES, work.time_limit)
     return nullcontext(recogniser.decode_all(paths, work.jobs, alternatives, channel))
+
+
+@contextmanager
+def _told(recording: Recording) -> Iterator[None]:
+    """Let an error about the file of a recording name its address, if it was read from one."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(recording.told(error.what), error.fix) from None
 
 
 @contextmanager
 def _while_read(
     recogniser: Decoder,
+    recording: Recording,
     opening: AbstractContextManager[Blocks],
     form: str,
     alternatives: int,
@@ -203,7 +213,7 @@ def _while_read(
     """Offer the result of a recording that is opened; phone by phone if the format can be written so."""
     # Phones of standard input come while one speaks, not after each window of dereverberation.
     when = "never" if block_frames == LIVE_FRAMES else recogniser.config.decode.dereverb
-    with opening as source, time_limit(limit):
+    with _told(recording), opening as source, time_limit(limit):
         blocks = Dereverberated(source, recogniser.config.features.sample_rate, when)
         segments = recogniser.segments(blocks, alternatives, block_frames, lookahead)
         if WRITERS[form].is_incremental:

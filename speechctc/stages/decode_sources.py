@@ -62,9 +62,9 @@ def _inside(recogniser: Decoder, work: Work, tier: str, task: Task) -> Recogniti
 
 def on_workers(recogniser: Decoder, recordings: Sequence[Recording], work: Work, reporter: Reporter) -> Results:
     """Offer the phones of each recording from the workers of a Dask cluster, as `worked_on` does."""
-    paths = [recording.path for recording in recordings]
+    items = ((each, each.path) for each in recordings)
     way = partial(_decode, work.alternatives, work.channel)
-    return worked_on("decode", way, recogniser, zip(paths, paths, strict=True), work, reporter)
+    return worked_on("decode", way, recogniser, items, work, reporter)
 
 
 def _decode(alternatives: int, channel: Channel | None, recogniser: Decoder, path: Path, given: Path) -> Recognition:

@@ -101,7 +101,7 @@ class Labels(NamedTuple):
     beside: dict[str, dict[tuple[float, float], str]]
 
 
-Job = tuple[Path, tuple[Labels | InputError, Channel | None, float]]
+Job = tuple[Recording, tuple[Labels | InputError, Channel | None, float]]
 
 
 @dataclass
@@ -182,7 +182,9 @@ def _results(
     """Offer the rows of recordings, in order, from this machine or from a cluster."""
     work = choice.work
     if work.cluster is None:
-        measured = (timed(lambda job: _measured(choice.settings, *job), job, work.time_limit) for job in jobs)
+        measured = (
+            timed(lambda job: _measured(choice.settings, job[0].path, job[1]), job, work.time_limit) for job in jobs
+        )
         return nullcontext(taken(measured))
     from speechctc.stages.clustered import worked_on  # late: few use a cluster
 
@@ -214,8 +216,8 @@ def _textgrids(given: Path | None, recordings: Sequence[Recording]) -> list[Path
         return [given]
     siblings = Siblings()
     found, users = list[Path | None](), defaultdict[Path | None, set[Path]](set)
-    others = siblings.around(each.path for each in recordings) if given else None
-    for path, name, *_ in recordings:
+    others = siblings.around(each.called for each in recordings) if given else None
+    for path, name in ((each.called if given else each.path, each.name) for each in recordings):
         folder, named = given or path.parent, path.name if name.name == path.name else name.name + path.suffix
         places = [folder / name.parent / named, folder / name.parent / path.name] if given else [folder / named]
         fits = [siblings.find(place, (".textgrid",), others) for place in (*places, folder / path.name)]
@@ -287,7 +289,7 @@ def _job(
         notes.extend([(grid, note)] if note and fits else [])
         return labels
 
-    return recording.path, (attempt(read, recording.path), preferred(recording.channel, choice.channel), maximum)
+    return recording, (attempt(read, recording.path), preferred(recording.channel, choice.channel), maximum)
 
 
 def _measured(settings: PraatSettings, path: Path, job: tuple[Labels | InputError, Channel | None, float]) -> list[Row]:

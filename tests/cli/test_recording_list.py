@@ -5,6 +5,7 @@ import http.server
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,7 +15,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
 
 from speechctc.audio import addresses
 from speechctc.audio.addresses import address_of, name_of_address
@@ -221,6 +224,64 @@ def test_a_store_is_read_as_files_are_and_named_by_its_addresses(speechctc: Comm
         "2.TextGrid",
     ]
     assert speechctc("decode", names[0]).out.split() == SONGS["a/1"]
+
+
+def test_what_is_said_of_a_recording_in_a_store_names_its_address(speechctc: Command, talks: Path) -> None:
+    """Not the file that is kept of it, in messages, results and the manifest."""
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    whole, rate = (talks / "a/2.wav").read_bytes(), 16000
+    sound = np.random.default_rng(0).uniform(-0.3, 0.3, (rate, 2))
+    for name, samples in {"silent": np.zeros(rate), "stereo": sound}.items():
+        soundfile.write(talks / f"{name}.wav", samples, rate)
+    made = {name: (talks / f"{name}.wav").read_bytes() for name in ("silent", "stereo")}
+    for name, content in {**made, "cut": whole[:-2000], "text": b"no sound", "empty": b""}.items():
+        system.pipe_file(f"/odd/{name}.wav", content)
+    odd = {name: f"memory://odd/{name}.wav" for name in ("silent", "stereo", "cut", "text", "empty")}
+    said = {name: [f"{address}: "] for name, address in odd.items()}
+    Path("texts").mkdir()
+    for name in odd:
+        Path(f"texts/{name}.txt").write_text("mid top low")
+    rows = [f"{name}\t{name}.wav\tmid top low\n" for name in odd]
+    Path("table.tsv").write_text("".join(["id\taudio\tphones\n", *rows]))
+    labels, table = ("--transcripts", "texts"), ("--transcripts", "table.tsv")
+    for command, more in {"decode": (), "align": labels, "score-phones": table, "measure": ()}.items():
+        manifest = ("--manifest", f"{command}.jsonl")
+        done = speechctc(
+            command, *odd.values(), *more, "--format", "csv" if command == "measure" else "json", *manifest
+        )
+        kept = str(talks.parent / "cache")
+        for text in (done.out, done.err, Path(f"{command}.jsonl").read_text()):
+            assert kept not in text and not re.search("[0-9a-f]{40}\\.", text), (command, text)
+        wanted = {"text", "empty"} if command == "measure" else {"text", "empty", "cut", "stereo"}
+        wanted |= {"silent"} if command == "decode" else set()
+        missing = [name for name in wanted if not all(each in done.err for each in said[name])]
+        assert not missing, (command, missing, done.err)
+    for name in ("text", "empty"):
+        assert f"speechctc: {odd[name]}: " in one_line_error(speechctc("decode", odd[name]))
+    system.rm("/odd", recursive=True)
+
+
+def test_a_file_has_the_name_that_its_address_stands_for(speechctc: Command, talks: Path) -> None:
+    pytest.importorskip("fsspec")
+    for name in ("my talk ü.wav", "100%.wav", "a%20b.wav", "both%20.wav", "both .wav"):
+        (talks / name).write_bytes((talks / "a/2.wav").read_bytes())
+    (talks / "both .wav").write_bytes((talks / "b/1.wav").read_bytes())
+    for name, stem in {
+        "my%20talk%20%C3%BC": "my talk ü",
+        "my talk ü": "my talk ü",
+        "100%25": "100%",
+        "100%": "100%",
+        "a%20b": "a%20b",  # there is no "a b.wav"
+        "both%20": "both ",
+        "both%2520": "both%20",
+    }.items():
+        address = f"file://{talks}/{name}.wav"
+        done = speechctc("decode", address, "--format", "textgrid,json", "--out", f"of {name}/")
+        assert done.status == 0, done.err
+        assert {each.name for each in Path(f"of {name}").iterdir()} >= {f"{stem}.TextGrid", f"{stem}.json"}
+        result = json.loads(Path(f"of {name}/{stem}.json").read_text())
+        assert result["phones"] == (SONGS["b/1"] if stem == "both " else SONGS["a/2"]) and result["file"] == address
+    assert "cannot be read" in one_line_error(speechctc("decode", f"file://{talks}/a%00.wav"))
 
 
 def test_a_recording_is_read_again_only_if_it_changed(talks: Path) -> None:
