@@ -15,7 +15,7 @@ from speechctc import __version__
 from speechctc.cli import recognition, scoring, training
 from speechctc.cli.options import drop_output, say, write_utf8
 from speechctc.core.errors import InputError, no_torch, of_disk
-from speechctc.core.parallel import BLAS_THREADS
+from speechctc.core.parallel import BLAS_THREADS, STOP, is_stopped
 from speechctc.core.standard_streams import open_standard_streams
 
 app = typer.Typer(
@@ -139,6 +139,9 @@ def main() -> None:
     except SystemExit as end:
         if _is_interruption(end):
             say("interrupted")
+        if is_stopped():  # its threads may be at recordings that take hours
+            drop_output()
+            os._exit(128 + STOP)
         raise
     except Exception as error:
         if (told := _explained(error)) is None:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, fields, replace
 from enum import Enum
 from functools import wraps
@@ -20,6 +20,8 @@ from typer import Argument, Option
 
 from speechctc.core.bundled import NAMES
 from speechctc.core.errors import InputError, printable
+from speechctc.core.files import is_folder
+from speechctc.core.parallel import STOP, Stopped, raised_when_stopped
 from speechctc.core.parallel import WAIT_SECONDS as WAIT_SECONDS
 from speechctc.inference.formats import help_text
 
@@ -302,10 +304,34 @@ def with_manifest(
     try:
         yield replace(options, manifest=manifest)
     except KeyboardInterrupt:
-        say(f"{given.manifest} has what is done: the same command goes on with --resume")
+        say(_kept(given))
         raise
     finally:
         manifest.end()
+
+
+def _kept(given: Any) -> str:
+    """Return what a command on recordings that is stopped leaves, and how to go on."""
+    if given.manifest:
+        return f"{given.manifest} has what is done: the same command goes on with --resume"
+    pages = getattr(given, "by_speaker", None)
+    out, fix = f"{pages}/scores/" if pages else given.out, "run it again; with --manifest FILE, --resume goes on"
+    if out is None:
+        return f"what is printed is not all: {fix}"
+    if is_folder(out):
+        return f"{out} has what is done: the same command goes on with --skip-existing"
+    return f"nothing is written to {out}: {fix}"
+
+
+@contextmanager
+def told_when_stopped(kept: Callable[[], str]) -> Iterator[None]:
+    """Say in one line what a command that is asked to stop (SIGTERM) leaves, and end it as the signal does."""
+    try:
+        with raised_when_stopped():
+            yield
+    except Stopped:
+        say(f"stopped: {kept()}")
+        raise SystemExit(128 + STOP) from None
 
 
 def _described(value: Any) -> Any:
@@ -328,7 +354,9 @@ def with_fields(command: Callable[[Given], None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**values: Any) -> None:
-        command(given.annotation(**values))
+        options = given.annotation(**values)
+        with told_when_stopped(lambda: _kept(options)) if hasattr(options, "manifest") else nullcontext():
+            command(options)
 
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [

@@ -56,9 +56,11 @@ def extract_command(
     from speechctc.stages.extract import extract
 
     loaded = load_config(config, settings)
-    for summary in extract(loaded, new_reporter(), prune):
-        show(summary.to_text())
-    show(f"features in {loaded.data.dir}")
+    kept = f"{loaded.data.dir} has the shards that are whole: the same command goes on"
+    with opt.told_when_stopped(lambda: kept):
+        for summary in extract(loaded, new_reporter(), prune):
+            show(summary.to_text())
+        show(f"features in {loaded.data.dir}")
 
 
 def train_command(

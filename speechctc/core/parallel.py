@@ -131,7 +131,8 @@ def map_in_threads(
             yield from taken(ordered(lambda item: pool.submit(timed, work, item, limit), items, MAX_WAITING * jobs))
     finally:
         # An iterator that is abandoned may be closed by the garbage collector, in any thread: none can wait for itself.
-        pool.shutdown(wait=threading.get_ident() not in own, cancel_futures=True)
+        # A process that is asked to stop does not wait for recordings of hours: it ends with its threads.
+        pool.shutdown(wait=threading.get_ident() not in own and not _stopped, cancel_futures=True)
 
 
 class Pending(Protocol[Answer]):
@@ -306,6 +307,43 @@ def stop_requests(handle: Callable[[int], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class Stopped(BaseException):
+    """`STOP` came: all that is held is given back, and the process ends."""
+
+
+_stopped: list[int] = []  # the signal that came
+
+
+def is_stopped() -> bool:
+    """Return whether `STOP` came where it is raised."""
+    return bool(_stopped)
+
+
+@contextmanager
+def raised_when_stopped() -> Iterator[None]:
+    """Raise `Stopped` in the main thread when `STOP` comes, once: what is half written is dropped as at an error.
+
+    Outside the main thread nothing is changed.
+    """
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if not _stopped:
+            _stopped.append(number)
+            raise Stopped
+
+    try:
+        before = {number: signal.signal(number, on_signal) for number in {signal.SIGTERM, STOP}}
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        if not _stopped:  # else another one would end the process before it has given all back
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def end_if_imported_by_worker() -> None:
