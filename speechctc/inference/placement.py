@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import tempfile
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -190,25 +191,24 @@ def _place(
     if band.cells <= EXACT_CELLS:
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True)
-    wider = np.ones(frames, np.int64)  # how many times as far as at first the band reaches, by frame
+    wider = np.ones(frames, np.int32)  # how many times as far as at first the band reaches, by frame
     while True:
-        reach, further = (each * wider for each in REACH)
-        band = anchored_band(compiled, posteriors, reach, further)
+        band = anchored_band(compiled, posteriors, wider)
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         near = touches(path.states, band, states)
-        is_narrow = _around(near, reach) if path.score > -np.inf else np.ones(frames, bool)
+        is_narrow = _around(near, wider) if path.score > -np.inf else np.ones(frames, bool)
         wider[is_narrow] *= 2
         if not is_narrow.any() or 2 * band.cells > MAX_CELLS or REACH[0] * wider.max() > 2 * frames:
             return _placement(compiled, posteriors, path, near, False)
 
 
-def _around(near: NDArray[np.int64], reach: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _around(near: NDArray[np.int64], wider: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return which frames are so near to some that the band is to be wider there: in the rest of hours it suffices."""
-    marks = np.zeros(len(reach) + 1, np.int64)
-    far = np.maximum(2 * reach[near], WIDER)
+    marks = np.zeros(len(wider) + 1, np.int32)
+    far = np.maximum(2 * REACH[0] * wider[near].astype(np.int64), WIDER)
     np.add.at(marks, np.maximum(near - far, 0), 1)
-    np.add.at(marks, np.minimum(near + far + 1, len(reach)), -1)
-    around: NDArray[np.bool_] = np.cumsum(marks[:-1]) > 0
+    np.add.at(marks, np.minimum(near + far + 1, len(wider)), -1)
+    around: NDArray[np.bool_] = np.cumsum(marks[:-1], out=marks[:-1]) > 0
     return around
 
 
@@ -250,13 +250,12 @@ def _placement(
 
 
 def _visits(
-    compiled: CompiledTranscript, deficits: NDArray[np.float64], path: GraphPath, spoken: NDArray[np.bool_]
+    compiled: CompiledTranscript, before: NDArray[np.float64], path: GraphPath, spoken: NDArray[np.bool_]
 ) -> Visits:
-    before = np.concatenate([[0.0], np.cumsum(deficits)])  # summed up before each frame
     edges = np.flatnonzero(np.diff(path.states, prepend=-1, append=-1))
     last: Visit | None = None
     visits = Visits()
-    for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+    for first, end in pairwise(map(int, edges)):
         if spoken[first]:
             state = path.states[first]
             unit = int(compiled.unit[state])
@@ -269,16 +268,18 @@ def _visits(
 
 
 def _deficits(columns: NDArray[np.int32], posteriors: Posteriors) -> NDArray[np.float64]:
-    """Return by how much the best class of each frame is more probable than that of the path, shape (n_frames,)."""
-    own: list[NDArray[Any]] = [np.zeros(0)]
-    start = 0
+    """Return by how much the best classes before each frame are more probable than those of the path, (n_frames + 1,).
+
+    They are summed up from the first frame.
+    """
+    before, every, start = np.zeros(posteriors.frames + 1), posteriors.best, 0
     for rows in posteriors.blocks():
-        wanted = columns[start : start + len(rows)]
-        inside = np.minimum(wanted, posteriors.classes - 1)
-        own.append(np.where(wanted < posteriors.classes, rows[np.arange(len(rows)), inside], np.inf))
+        part = slice(start, start + len(rows))
+        wanted, best = columns[part], every[part]
+        own = rows[np.arange(len(rows)), np.minimum(wanted, posteriors.classes - 1)].astype(np.float64)
+        before[1:][part] = np.where(wanted < posteriors.classes, np.maximum(best - own, 0.0), 0.0)
         start += len(rows)
-    found: NDArray[np.float64] = np.maximum(posteriors.best - np.concatenate(own), 0.0)
-    return found
+    return np.cumsum(before, out=before)
 
 
 def _stretches(kinds: NDArray[np.int8]) -> list[Stretch]:
@@ -286,14 +287,12 @@ def _stretches(kinds: NDArray[np.int8]) -> list[Stretch]:
     edges = np.flatnonzero(np.diff(kinds, prepend=-1, append=-1))
     return [
         Stretch(first, end, kinds[first] == Kind.stretch)
-        for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        for first, end in pairwise(map(int, edges))
         if kinds[first] in (Kind.extra, Kind.stretch)
     ]
 
 
-def anchored_band(
-    compiled: CompiledTranscript, posteriors: Posteriors, frames: NDArray[np.int64], states: NDArray[np.int64]
-) -> Band:
+def anchored_band(compiled: CompiledTranscript, posteriors: Posteriors, wider: NDArray[np.int32]) -> Band:
     """Return a band around the anchors.
 
     The phones of the best path without a transcript are aligned with those of the transcript, at a minimal number of
@@ -303,19 +302,19 @@ def anchored_band(
     ----------
     compiled : CompiledTranscript
     posteriors : Posteriors
-    frames, states : ndarray, shape = (n_frames,), int64
-        How far the band reaches from that line at each frame, in each direction.
+    wider : ndarray, shape = (n_frames,), int32
+        How many times as far as `REACH` the band reaches from that line at each frame, in each direction.
     """
     from rapidfuzz.distance import Levenshtein
 
     onsets = np.flatnonzero(posteriors.onsets)
     found = posteriors.greedy[onsets].tolist()
     wanted = compiled.graph.column[compiled.spine].tolist()
-    at, to = [0.0], [0.0]
+    at, to = array("d", [0.0]), array("d", [0.0])
     for block in Levenshtein.opcodes(found, wanted):
         if block.tag == "equal" and block.src_end - block.src_start >= AGREE:
-            at += onsets[block.src_start : block.src_end].tolist()
-            to += compiled.spine[block.dest_start : block.dest_end].tolist()
+            at.extend(onsets[block.src_start : block.src_end].tolist())
+            to.extend(compiled.spine[block.dest_start : block.dest_end].tolist())
     last = compiled.graph.states
     at.append(float(max(posteriors.frames, at[-1] + 1)))
     to.append(float(last))
@@ -323,8 +322,9 @@ def anchored_band(
     for start in range(0, posteriors.frames, BLOCK):  # in float64 the whole of hours would take more than the band
         part = slice(start, start + BLOCK)
         time = np.arange(start, min(start + BLOCK, posteriors.frames))
-        low[part] = np.maximum(np.floor(np.interp(time - frames[part], at, to)) - states[part], 0)
-        high[part] = np.clip(np.ceil(np.interp(time + frames[part], at, to)) + states[part], 1, last)
+        frames, states = (each * wider[part].astype(np.int64) for each in REACH)
+        low[part] = np.maximum(np.floor(np.interp(time - frames, at, to)) - states, 0)
+        high[part] = np.clip(np.ceil(np.interp(time + frames, at, to)) + states, 1, last)
     high[-1:] = last
     # Wide also beside wide ones.
     return Band(np.minimum.accumulate(low[::-1])[::-1].copy(), np.maximum.accumulate(high))
@@ -439,10 +439,12 @@ class Posteriors:
         A stretch costs so much for each phone found in it. A class is at most by `worst` less probable than the best of
         its frame, nats.
         """
-        column, least = self.best - np.float32(per_phone) * self.onsets, self.best - np.float32(worst)
+        every, onsets = self.best, self.onsets
 
         def emissions(start: int, stop: int) -> Rows:
-            rows = np.maximum(self.read(start, stop), least[start:stop, None])
-            return np.column_stack([rows, column[start:stop], rows[:, BLANK] - np.float32(INSIDE)])
+            best = every[start:stop]
+            rows = np.maximum(self.read(start, stop), (best - np.float32(worst))[:, None])
+            stretch = best - np.float32(per_phone) * onsets[start:stop]
+            return np.column_stack([rows, stretch, rows[:, BLANK] - np.float32(INSIDE)])
 
         return emissions

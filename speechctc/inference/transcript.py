@@ -329,17 +329,21 @@ def compile_transcript(
     if counts.max() > MAX_SOURCES:
         what = f"{counts.max()} ways meet between two parts of the transcript; at most {MAX_SOURCES} are possible"
         raise InputError(what, "leave out alternatives, or optional parts in a row")
-    out = np.array(builder.left_out, np.int32)
-    columns, sources = np.array(builder.columns, np.int32), np.array(builder.sources, np.int32)
+    columns, sources = _shared(builder.columns), _shared(builder.sources)
     return CompiledTranscript(
-        StateGraph.from_arrays(columns, counts, sources, np.array(builder.weights, np.float64)),
-        np.array(builder.kinds, np.int8),
-        np.array(builder.owners, np.int32),
-        np.array(builder.places, np.int32),
-        out,
+        StateGraph.from_arrays(columns, counts, sources, np.asarray(builder.weights, np.float64)),
+        np.asarray(builder.kinds, np.int8),
+        _shared(builder.owners),
+        _shared(builder.places),
+        _shared(builder.left_out),
         tuple(units_of(items)),
-        np.array(builder.spine, np.int32),
+        _shared(builder.spine),
     )
+
+
+def _shared(numbers: array[int]) -> NDArray[np.int32]:
+    """Return numbers as an array in the same memory: of hours, another copy is large."""
+    return np.asarray(numbers, np.int32)
 
 
 class _Builder:
