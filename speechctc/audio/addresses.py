@@ -153,6 +153,8 @@ def _fetched(systems: dict[str, Any], folder: Path, address: str) -> Path:
         raise
     except Exception as error:  # each store has errors of its own
         why = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, FileNotFoundError) and why.strip("/") in address:  # stores say no more than the name
+            why = "no such file"
         raise InputError(
             f"{address}: cannot be read: {why}", "check the address, the network and your rights"
         ) from None

@@ -211,7 +211,7 @@ def test_a_store_is_read_as_files_are_and_named_by_its_addresses(speechctc: Comm
     names = [f"memory://store/{name}.wav" for name in SONGS]
     Path("list.txt").write_text("\n".join([*names, "memory://store/gone.wav"]))
     done = speechctc("decode", "--recordings", "list.txt", "--format", "json", "--manifest", "run.jsonl")
-    assert done.status == 1 and "memory://store/gone.wav: cannot be read" in done.err
+    assert done.status == 1 and "memory://store/gone.wav: cannot be read: no such file; check" in done.err
     assert {each["file"]: each["phones"] for each in json.loads(done.out)} == dict(
         zip(names, SONGS.values(), strict=True)
     )
