@@ -15,11 +15,12 @@ from speechctc.config.load import load_config
 from speechctc.config.schema import Config
 from speechctc.core import files, written
 from speechctc.core.errors import InputError, columns
+from speechctc.core.latest_run import point_latest
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.stages.calibrate import calibrate_run
 from speechctc.stages.train import train
-from speechctc.training.runs import locked_folder, point_latest
+from speechctc.training.runs import locked_folder
 
 
 @dataclass(frozen=True)

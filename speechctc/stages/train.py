@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from speechctc import ctc
 from speechctc.audio.folders import LABEL_TRACKS, TIERS, files_below
 from speechctc.config.schema import Config
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
@@ -19,6 +18,7 @@ from speechctc.core.parallel import attempt, only_training, stop_requests
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
 from speechctc.corpora.findings import check_counts, check_disk
+from speechctc.ctc.entry import warm_up
 from speechctc.features.splits import read_table
 from speechctc.stages.plot import CurvesFile
 from speechctc.training.dev_score import DevScore
@@ -80,7 +80,7 @@ def train(
                 _warn(trainer)
                 reporter.note(*filter(None, [curves.note]))
             if device.type == "cpu" and config.train.loss_backend in ("auto", "cpu"):
-                ctc.warm_up()  # may compile it, which takes longer than some epochs
+                warm_up()  # may compile it, which takes longer than some epochs
             with stop_requests(trainer.request_stop):
                 return Trained(_explain_oom(trainer), config.run, ranks.is_main)
         except BaseException:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from speechctc.config.schema import ModelConfig
 from speechctc.core.parallel import ordered, threads
-from speechctc.ctc import ctc_loss
+from speechctc.ctc.loss import ctc_loss
 from speechctc.features.activity import ActivityGate
 from speechctc.features.filterbank import frame_mask
 from speechctc.lm.model import PhoneLM
