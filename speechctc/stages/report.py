@@ -19,7 +19,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.edits import DIMENSIONS, Confusions, Edit, align, phonetic_order
-from speechctc.metrics.per import ProtocolScore
+from speechctc.metrics.protocols import ProtocolScore
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Kind, Tier, Timeline, make_timeline, sound_url

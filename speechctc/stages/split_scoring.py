@@ -27,7 +27,8 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.metrics.edits import right_phones
-from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
+from speechctc.metrics.per import EditCounts, edit_counts
+from speechctc.metrics.reliability import Reliability, reliability
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.phones.articulation import match_phones
 from speechctc.phones.inventory import BURSTS, Inventory, inventory_of

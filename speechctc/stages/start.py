@@ -20,7 +20,7 @@ from speechctc.core.errors import InputError, printable, shortened, with_extra
 from speechctc.core.parallel import attempt
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey
-from speechctc.metrics.per import known_speakers
+from speechctc.metrics.reliability import known_speakers
 from speechctc.pages.page import render_text
 from speechctc.phones.articulation import match_phones
 from speechctc.phones.label_rules import without_marks

@@ -9,8 +9,7 @@ from functools import cache
 
 import pytest
 
-from speechctc.metrics.edits import Confusions, align, phonetic_order
-from speechctc.metrics.per import cheapest_edits
+from speechctc.metrics.edits import Confusions, align, cheapest_edits, phonetic_order
 from speechctc.phones.inventory import TIMIT61
 from speechctc.phones.label_rules import parse_folding
 

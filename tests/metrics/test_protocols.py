@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from speechctc.metrics.per import EditCounts, Protocol, folded, kaldi, protocols_for, score_by_protocols, speechbrain
+from speechctc.metrics.per import EditCounts
+from speechctc.metrics.protocols import Protocol, folded, kaldi, protocols_for, score_by_protocols, speechbrain
 from speechctc.phones.inventory import TIMIT61, Inventory, inventory_of, named_inventory
 from speechctc.phones.label_rules import choose_folding, parse_folding
 
