@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from speechctc.core.errors import first_few
 from speechctc.core.text_files import read_tables
-from speechctc.phones.label_rules import OF_TONES, rare_by_tone
+from speechctc.phones.marks import OF_TONES, rare_by_tone
 
 Severity = Literal["stops", "warning", "note"]
 NAMES: dict[Severity, str] = {"stops": "training is impossible", "warning": "warning", "note": "note"}

@@ -49,8 +49,8 @@ from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.table_rows import read_sentences
 from speechctc.corpora.tiers import read_textgrids
 from speechctc.phones import espeak
+from speechctc.phones.folding import fold_labels
 from speechctc.phones.inventory import FOUND, named_inventory, pairs
-from speechctc.phones.label_rules import fold_labels
 from speechctc.phones.languages import find_voice
 from speechctc.phones.pronouncer import PhoneMapper, cmu_sources
 

@@ -20,8 +20,8 @@ from speechctc.core.errors import InputError, first_few
 from speechctc.core.text_files import read_tables
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import choose_dev
+from speechctc.phones.folding import fold_labels
 from speechctc.phones.inventory import named_inventory
-from speechctc.phones.label_rules import fold_labels
 
 _TABLES = read_tables(__file__)
 CORE_TEST, DEV = frozenset(_TABLES["core_test"].split()), frozenset(_TABLES["dev"].split())

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.phones.articulation import BACKNESSES, HEIGHTS, MANNERS, PLACES, describe, ipa
+from speechctc.phones.folding import Folding
 from speechctc.phones.inventory import SILENCES, nfc
-from speechctc.phones.label_rules import Folding
 
 EditKind = Literal["right", "substituted", "deleted", "inserted"]
 

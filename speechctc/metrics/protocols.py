@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from speechctc.metrics.edits import cheapest_edits
 from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.metrics.reliability import Reliability, reliability
+from speechctc.phones.folding import Folding, parse_folding
 from speechctc.phones.inventory import TIMIT39, TIMIT48, TIMIT61, Inventory
-from speechctc.phones.label_rules import Folding, parse_folding
 from speechctc.phones.marks import is_tone
 
 SILENCE = "sil"  # of the 39 phones
