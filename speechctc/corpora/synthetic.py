@@ -42,9 +42,9 @@ from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.sound_file import writing
 from speechctc.config.schema import CorpusConfig, DemoConfig, EspeakConfig
 from speechctc.core import files
+from speechctc.core.bundled import bundled_texts
 from speechctc.core.errors import InputError
 from speechctc.core.parallel import WorkerEnded, attempt, in_processes
-from speechctc.core.text_files import read_tables
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.table_rows import read_sentences
 from speechctc.corpora.tiers import read_textgrids
@@ -237,7 +237,7 @@ def bundled_sentences() -> tuple[str, ...]:
     return tuple(text.splitlines())
 
 
-_TABLES = read_tables(__file__)
+_TABLES = bundled_texts(__file__)
 
 MAX_WAITING = 4  # speakers whose speech may wait in memory
 UTTERANCES_OF_SPEAKER = 12
