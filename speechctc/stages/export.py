@@ -18,7 +18,7 @@ from markupsafe import Markup
 from speechctc import __version__
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import KINDS, MARKS, NO_RUN, Config, CorpusConfig
-from speechctc.core import files, written
+from speechctc.core import files, links, written
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError, printable
 from speechctc.core.progress import Reporter
@@ -109,11 +109,11 @@ def check_out(out: Path, overwrite: bool = False) -> None:
     if not overwrite:
         raise InputError(f"{out}: exists already", "name another, or give --overwrite to replace an exported model")
     if out.suffix.lower() == ".onnx":
-        return written.refuse_odd(out)
+        return links.refuse_odd(out)
     if out.is_symlink() or not out.is_dir():
         raise InputError(f"{out}: not a folder", "name the folder itself, or another place")
     for path in out.iterdir():
-        written.refuse_odd(path)
+        links.refuse_odd(path)
     if others := sorted({path.name for path in out.iterdir()} - _exported(out)):
         what = f"{out}: not an exported model and nothing else ({', '.join(others[:3])})"
         raise InputError(what, "move it away, or name another folder")

@@ -13,7 +13,7 @@ import yaml
 
 from speechctc.config.load import load_config
 from speechctc.config.schema import Config
-from speechctc.core import files, written
+from speechctc.core import files, links
 from speechctc.core.errors import InputError, columns
 from speechctc.core.latest_run import point_latest
 from speechctc.core.parallel import attempt
@@ -94,7 +94,7 @@ def sweep(config: str, settings: Sequence[str], folder: Path, reporter: Reporter
 
 def _outcome(trial: Trial, config: Config, reporter: Reporter) -> Outcome:
     """Train a trial, as far as it is not, and say how it ended."""
-    written.refuse_linked_folder(trial.run)
+    links.refuse_linked_folder(trial.run)
     problem = attempt(lambda own: _train(own, reporter), config)
     per, epoch = _best(trial.run / "best")
     why = str(problem) if isinstance(problem, InputError) else None

@@ -25,7 +25,7 @@ import yaml
 from speechctc.config.load import read_yaml
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
-from speechctc.core import files, written
+from speechctc.core import files, links
 from speechctc.core.devices import total_memory
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.files import try_lock
@@ -72,7 +72,7 @@ def locked_folder(folder: Path, work: str) -> Iterator[int]:
         Another process has the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    handle = written.open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    handle = links.open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         if (is_held := try_lock(handle)) is False:
             raise InputError(f"{folder}: another process is {work} in this folder", "name another with --run DIR")
@@ -208,7 +208,7 @@ class Run:
             Another process has the lock, or something in the folder that is written to is a link.
         """
         for own in (self.best, self.last):
-            written.refuse_linked_folder(own)
+            links.refuse_linked_folder(own)
         with locked_folder(self.folder, "training") as handle:
             try:
                 self._locked = self.folder.stat(), handle
