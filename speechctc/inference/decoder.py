@@ -46,10 +46,10 @@ from speechctc.inference.streaming import (
 )
 from speechctc.lm.beam import expect
 from speechctc.lm.model import LanguageModel
-from speechctc.lm.search import DELAY, LIVE_DELAY, choose_search, method
+from speechctc.lm.search import DELAY, LIVE_DELAY, choose_search, log_softmax, method
 from speechctc.model.checkpoint import Checkpoint, read_checkpoint
 from speechctc.model.layers import receptive_field
-from speechctc.model.numpy_net import NumpyNet, log_softmax
+from speechctc.model.numpy_net import NumpyNet
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -14,7 +14,7 @@ from speechctc.core.devices import recognition_device
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import ONLY, Decoder
 from speechctc.inference.load import with_lms
-from speechctc.lm.search import lm_settings
+from speechctc.lm.tuned import lm_settings
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import is_own
 from speechctc.model.numpy_net import NumpyNet

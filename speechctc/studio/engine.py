@@ -32,7 +32,7 @@ from speechctc.inference.placement import Posteriors
 from speechctc.inference.result import NOTHING_HEARD
 from speechctc.inference.segmenter import FrameClock, Segment
 from speechctc.inference.transcript import check_fit, phone_units
-from speechctc.model.numpy_net import log_softmax
+from speechctc.lm.search import log_softmax
 from speechctc.studio.document import Conflict
 from speechctc.studio.sound import Waveform, version
 
