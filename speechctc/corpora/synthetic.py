@@ -44,7 +44,8 @@ from speechctc.config.schema import CorpusConfig, DemoConfig, EspeakConfig
 from speechctc.core import files
 from speechctc.core.bundled import bundled_texts
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import WorkerEnded, attempt, in_processes
+from speechctc.core.parallel import WorkerEnded, attempt
+from speechctc.core.processes import in_processes
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.table_rows import read_sentences
 from speechctc.corpora.tiers import read_textgrids

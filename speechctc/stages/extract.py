@@ -30,7 +30,8 @@ from speechctc.core import files, links, written
 from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.dispatch import ClusterRun, LostItem
 from speechctc.core.errors import InputError, counted, first_few, plural, printable
-from speechctc.core.parallel import WorkerEnded, in_processes
+from speechctc.core.parallel import WorkerEnded
+from speechctc.core.processes import in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, Corpus, Utterance

@@ -17,8 +17,9 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
 from speechctc.core.errors import InputError, first_few, with_extra
-from speechctc.core.parallel import attempt, only_training, stop_requests
+from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
+from speechctc.core.training_process import only_training, stop_requests
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
 from speechctc.corpora.findings import check_counts, check_disk
 from speechctc.ctc.entry import warm_up

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from speechctc.audio.dereverberation import TAKEN
 from speechctc.audio.sound_file import info
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import start_method
+from speechctc.core.processes import start_method
 from speechctc.inference.alignment import Aligner
 from speechctc.inference.placement import Posteriors
 from speechctc.inference.result import NOTHING_HEARD

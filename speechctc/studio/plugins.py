@@ -22,8 +22,7 @@ from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.eaf_writer import xml_text
 from speechctc.core import files, links, written
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import module_command
-from speechctc.core.standard_streams import open_standard_streams
+from speechctc.core.processes import module_command, open_standard_streams
 
 TEMPLATES = Path(__file__).with_name("templates")
 ELAN, PRAAT = "elan-speechctc", "plugin_speechctc"

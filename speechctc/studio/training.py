@@ -25,8 +25,8 @@ from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.sound_file import write_wav
 from speechctc.core import files, links
 from speechctc.core.errors import InputError, check_torch, first_few
-from speechctc.core.parallel import OWN_GROUP, STOP, module_command
-from speechctc.core.standard_streams import open_standard_streams
+from speechctc.core.processes import module_command, open_standard_streams
+from speechctc.core.training_process import OWN_GROUP, STOP
 from speechctc.corpora.corpus_builder import shuffled
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
