@@ -27,6 +27,7 @@ from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.eaf_writer import eaf_text
 from speechctc.audio.label_files import is_label_file, read_label_file
 from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
+from speechctc.audio.standard_input import opened_stdin
 from speechctc.config.load import load_config, parse_config
 from speechctc.config.schema import Config, CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
@@ -141,7 +142,7 @@ def _ffmpeg() -> None:
 def _stdin(raw_rate: int | None = None) -> None:
     with open("a.wav") as file:
         os.dup2(file.fileno(), 0)
-    with sound_file.opened_stdin(RATE, raw_rate) as blocks:
+    with opened_stdin(RATE, raw_rate) as blocks:
         for _ in blocks:
             pass
 
