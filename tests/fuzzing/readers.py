@@ -47,9 +47,8 @@ from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpo
 from speechctc.model.net import build_net
 from speechctc.phones.articulation import match_phones, sounds_of
 from speechctc.phones.inventory import inventory_of
-from speechctc.phones.label_map import read_map
 from speechctc.phones.label_rules import LabelRules, divide_phone
-from speechctc.phones.notations import from_xsampa, to_xsampa
+from speechctc.phones.notations import from_xsampa, read_map, to_xsampa
 from speechctc.phones.pronouncer import read_dictionary
 from speechctc.stages.lm_texts import read_phone_text
 from speechctc.stages.open_model import ModelChoice, open_model
