@@ -59,13 +59,13 @@ METHOD = (
 )
 CHANGES = (  # said only beside changes
     " Where most places are in the same text on both dates, a change is the mean of the differences place by place;"
-    " others do not count. The two means beside a change are those of the places that are compared. A change is called beyond chance where the t test over"
-    " recordings (paired, or of two samples, with the degrees of freedom of the smaller) says so at 5 %, by Holm's"
-    " method for all sounds of a speaker: several are compared, so one may be chance though its interval is above 0. It"
-    f" is not called where a sound is in less than {MIN_RECORDINGS} recordings of a date, or where those of the two"
-    " dates differ in their spectrum, noise or cut-off samples: another microphone, codec or room moves scores too."
-    f" No change is given of a sound that was said less than {FEW} times on one of the dates. Read the same text on"
-    " both: other words are easier or harder."
+    " others do not count. The two means beside a change are those of the places that are compared. A change is called"
+    " beyond chance where the t test over recordings (paired, or of two samples, with the degrees of freedom of the"
+    " smaller) says so at 5 %, by Holm's method for all sounds of a speaker: several are compared, so one may be chance"
+    f" though its interval is above 0. It is not called where a sound is in less than {MIN_RECORDINGS} recordings of a"
+    " date, or where those of the two dates differ in their spectrum, noise or cut-off samples: another microphone,"
+    f" codec or room moves scores too. No change is given of a sound that was said less than {FEW} times on one of the"
+    " dates. Read the same text on both: other words are easier or harder."
 )
 ORDER = (
     "An order of persons needs several sentences of each: the orders by two halves of the sentences of 20 learners had"
@@ -629,7 +629,7 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
     method = METHOD + (CHANGES if before else "")
     values = {"about": " ".join(sorted(now.about)), "method": method, "has_before": before is not None, "few": FEW}
     values |= {
-        "made": f"{folder.resolve().name}, {date.today().isoformat()}",
+        "made": f"Folder {folder.resolve().name}, {date.today().isoformat()}",
         "remarks": now.remarks,
         "order": ORDER,
         "findings": FINDINGS,

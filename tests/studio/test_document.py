@@ -110,7 +110,11 @@ def test_what_changes_nothing_is_no_step(tmp_path: Path) -> None:
     document = Document(tmp_path / "a.wav")
     document.edit(document.revision, {"what": "confirm_all"})
     revision, journal = document.revision, document.journal.path.read_bytes()
-    for again in ({"what": "confirm_all"}, {"what": "confirm", "phone": 1}, {"what": "relabel", "phone": 1, "label": "a"}):
+    for again in (
+        {"what": "confirm_all"},
+        {"what": "confirm", "phone": 1},
+        {"what": "relabel", "phone": 1, "label": "a"},
+    ):
         document.edit(revision, again)
     assert (document.revision, document.journal.path.read_bytes()) == (revision, journal)
     document.step(revision, "undo")

@@ -248,6 +248,7 @@ def test_symbols_say_what_they_mean_and_the_sound_stays_in_sight_while_one_picks
     run = sentence.driver.execute_script
     titles = run("return [...document.querySelectorAll('#chart button')].map((each) => each.title)")
     assert len(titles) > 160 and all(titles) and "voiceless palatal fricative" in titles
+    sentence.wait("the model", lambda: run("return document.querySelector('#known option')"))
     known = run("return [...document.querySelectorAll('#known option')].map((each) => each.value)")
     assert run("return document.getElementById('label').list.id") == "known" and known == sorted(known) and known
     try:
@@ -299,8 +300,11 @@ def test_a_low_window_has_one_column_with_the_list_folded(sentence: browser.Page
 
 def test_a_name_as_of_a_recording_is_whole_in_the_list(sentence: browser.Page) -> None:
     name = "recording-2026-11-29-140512.wav"
-    fits = "const file = document.querySelector('#list .file'), old = file.textContent; file.textContent = arguments[0];"
-    fits += "const fits = file.scrollWidth <= file.clientWidth; file.textContent = old; return fits;"
+    fits = """const file = document.querySelector('#list .file'), old = file.textContent;
+    file.textContent = arguments[0];
+    const fits = file.scrollWidth <= file.clientWidth;
+    file.textContent = old;
+    return fits;"""
     assert sentence.driver.execute_script(fits, name)
 
 
