@@ -21,7 +21,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.channel import Conditions, difference, mean_of
 from speechctc.audio.recordings import Recording, name_of, speaker_of
 from speechctc.audio.tracks import Channel, chosen
-from speechctc.core import written
+from speechctc.core import links, written
 from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_extra
 from speechctc.core.files import MOST_RESULTS, read_json
 from speechctc.corpora.transcripts import Task
@@ -526,7 +526,7 @@ class SpeakerPages(NamedTuple):
         names = pages_of([each.speaker for each in given])
         recordings = [_in_own_folder(each, names[each.speaker]) for each in given]
         files = [*(f"{name}.html" for name in (INDEX, *names.values())), f"{SHEET}.csv", f"{SHEET}.xlsx"]
-        written.refuse_links_below(folder, Path(SCORES))
+        links.refuse_links_below(folder, Path(SCORES))
         written.refuse_changed([folder / name for name in files], overwrite)
         others = _of_others(folder, recordings)
         if others and not overwrite:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from speechctc.core import written
+from speechctc.core import links
 from speechctc.core.errors import InputError, advice_on
 from speechctc.core.files import append, flush, is_at, locked, named, readable, write_bytes
 from speechctc.inference.segmenter import Segment
@@ -377,7 +377,7 @@ class Journal:
         InputError
             The file cannot be read, or is a link or a pipe.
         """
-        written.refuse_odd(self.path)
+        links.refuse_odd(self.path)
         try:
             content = readable(self.path, MOST).read_bytes()
         except FileNotFoundError:
@@ -408,7 +408,7 @@ class Journal:
         lines = before + to_lines(*entries)
         if sys.platform != "win32":
             self._leave_snapshots()
-        handle = written.open_plain(self.path, _FLAGS)
+        handle = links.open_plain(self.path, _FLAGS)
         try:
             with locked(handle):
                 self._append(handle, lines)
@@ -432,7 +432,7 @@ class Journal:
         """Go on in a copy of the journal, if it has other names: a snapshot by hard links must not change."""
         if not os.path.lexists(self.path) or self.path.lstat().st_nlink < 2:
             return
-        handle = written.open_plain(self.path, os.O_RDWR)
+        handle = links.open_plain(self.path, os.O_RDWR)
         try:
             with locked(handle):
                 if is_at(handle, self.path):
