@@ -15,8 +15,9 @@ from speechctc import __version__
 from speechctc.cli import recognition, scoring, training
 from speechctc.cli.options import drop_output, say, write_utf8
 from speechctc.core.errors import InputError, no_torch, of_disk
-from speechctc.core.parallel import BLAS_THREADS, STOP, is_stopped
-from speechctc.core.standard_streams import open_standard_streams
+from speechctc.core.parallel import BLAS_THREADS
+from speechctc.core.processes import open_standard_streams
+from speechctc.core.stopping import STATUS, is_stopped
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -141,7 +142,7 @@ def main() -> None:
             say("interrupted")
         if is_stopped():  # its threads may be at recordings that take hours
             drop_output()
-            os._exit(128 + STOP)
+            os._exit(STATUS)
         raise
     except Exception as error:
         if (told := _explained(error)) is None:

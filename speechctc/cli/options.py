@@ -21,8 +21,8 @@ from typer import Argument, Option
 from speechctc.core.bundled import NAMES
 from speechctc.core.errors import InputError, printable
 from speechctc.core.files import is_folder
-from speechctc.core.parallel import STOP, Stopped, raised_when_stopped
 from speechctc.core.parallel import WAIT_SECONDS as WAIT_SECONDS
+from speechctc.core.stopping import STATUS, Stopped, raised_when_stopped
 from speechctc.inference.formats import help_text
 
 if TYPE_CHECKING:
@@ -243,7 +243,8 @@ def check_part(shard: str | None, file: Path | None) -> None:
 def name_recordings(given: Any) -> list[Named]:
     """Return what a command names: arguments, the list, addresses; its part of them, if one is named."""
     from speechctc.audio.addresses import address_of
-    from speechctc.audio.recording_list import fetched, find_listed, parse_shard
+    from speechctc.audio.fetching import fetched
+    from speechctc.audio.recording_list import find_listed, parse_shard
     from speechctc.audio.recordings import Listed, find_recordings, left_out
     from speechctc.audio.tracks import chosen
 
@@ -331,7 +332,7 @@ def told_when_stopped(kept: Callable[[], str]) -> Iterator[None]:
             yield
     except Stopped:
         say(f"stopped: {kept()}")
-        raise SystemExit(128 + STOP) from None
+        raise SystemExit(STATUS) from None
 
 
 def _described(value: Any) -> Any:
