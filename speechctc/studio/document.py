@@ -222,7 +222,8 @@ class Document:
             splice = make()
             before, after = self.phones[: splice.at][-1:], self.phones[splice.at + len(splice.old) :][:1]
             journal.check_order([*before, *splice.new, *after], self.seconds)
-            self._save(splice.to_dict())
+            if splice.new != splice.old:  # an edit that changes nothing is no step to undo
+                self._save(splice.to_dict())
             return splice
 
     def step(self, revision: int, way: str) -> Splice:
