@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from speechctc.config.schema import Config
-from speechctc.features.filterbank import Moments
+from speechctc.features.padded import Moments
 from speechctc.features.shards import KEY_BYTES, Entry
 from speechctc.features.splits import Recipe, Row, write_table
 from speechctc.features.store import Store, settings_of

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from speechctc.config.schema import FeatureConfig
-from speechctc.features.filterbank import Moments
+from speechctc.features.padded import Moments
 from speechctc.features.shards import Entry
 from speechctc.features.splits import Recipe, Row, write_table
 from speechctc.features.store import Store

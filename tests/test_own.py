@@ -17,7 +17,7 @@ from speechctc.config.load import load_config, parse_config
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
-from speechctc.features.filterbank import static_features
+from speechctc.features.padded import static_features
 from speechctc.model.net import net_of
 from speechctc.training.augment import Augmenter
 from tests.tones import write_config

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from speechctc.config.schema import Config
-from speechctc.features import filterbank
+from speechctc.features import padded
 from speechctc.features.activity import ActivityGate
 from speechctc.features.extractor import extractor, sliding_cmn
 from speechctc.inference.recogniser import Recogniser
@@ -84,7 +84,7 @@ def golden(recogniser: Recogniser, samples: Array) -> Golden:
     rows, frames = torch.from_numpy(centred)[None], torch.tensor([len(centred)])
     mean, std = (torch.from_numpy(np.array(each)).double() for each in (checkpoint.mean, checkpoint.std))
     with torch.no_grad():
-        logits = net(filterbank.net_input_after_cmn(rows, frames, mean, std, config), frames)[0]
+        logits = net(padded.net_input_after_cmn(rows, frames, mean, std, config), frames)[0]
     gated = logits[0].numpy().copy()
     silent = ~_active(static, recogniser.config)[:: recogniser.config.model.time_stride]
     for k, phone in enumerate(recogniser.phones, start=1):
@@ -159,8 +159,8 @@ def by_numpy(recogniser: Recogniser, samples: Array, folder: Path) -> Golden:
 
 def by_torch(recogniser: Recogniser, samples: Array, folder: Path) -> Golden:
     config = recogniser.config.features
-    static = filterbank.static_features(torch.from_numpy(samples), config)
-    centred = filterbank.sliding_cmn_one(static, config).numpy()
+    static = padded.static_features(torch.from_numpy(samples), config)
+    centred = padded.sliding_cmn_one(static, config).numpy()
     return _decided(recogniser, static.numpy(), centred, TorchNet(recogniser.checkpoint, "cpu")(centred))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from speechctc.config.load import load_config, parse_config
 from speechctc.core.optimizers import AdamW
-from speechctc.features.filterbank import Moments, net_input, static_features
+from speechctc.features.padded import Moments, net_input, static_features
 from speechctc.model.checkpoint import Checkpoint, save_checkpoint
 from speechctc.model.net import build_net
 from speechctc.phones.inventory import inventory_of, named_inventory

@@ -1,6 +1,6 @@
 """Features of one recording, with numpy alone: static ones of several kinds, and from them the input of the net.
 
-`features.filterbank` computes the input of the net for padded batches, on any device, as training needs it.
+`features.padded` computes the input of the net for padded batches, on any device, as training needs it.
 
 To add a kind: its name and keys in `FeatureConfig`, whose ``static_dims`` counts its values, and a subclass of
 `FeatureExtractor` in `KINDS`. Without a change to the package: a subclass with `FeatureExtractor.dims`, and
@@ -349,7 +349,7 @@ Reals = NDArray[np.float64]
 
 
 def sliding_cmn(static: Rows, config: FeatureConfig, prior: Rows | None = None) -> Rows:
-    """Subtract the power-weighted sliding mean, shape = (n_frames, static_dims); see `filterbank.sliding_cmn`.
+    """Subtract the power-weighted sliding mean, shape = (n_frames, static_dims); see `padded.sliding_cmn`.
 
     A prior mean, shape = (static_dims,), counts as `PRIOR_SECONDS` of speech: the mean is the MAP estimate of that of a
     normal distribution (Gauvain and Lee 1994, eq. 25).
@@ -402,7 +402,7 @@ def _floored(centred: Reals, known: Reals, config: FeatureConfig) -> Rows:
 
 
 def _power(known: Reals, config: FeatureConfig) -> Reals:
-    """Return the weight of each frame in a mean, shape (n_frames, 1); see `filterbank.sliding_cmn`."""
+    """Return the weight of each frame in a mean, shape (n_frames, 1); see `padded.sliding_cmn`."""
     same = np.ones((len(known), 1))
     if not extractor(config).bands:
         return same

@@ -30,7 +30,7 @@ from torch import Tensor
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import save_tensors
-from speechctc.features.filterbank import Moments
+from speechctc.features.padded import Moments
 
 FORMAT = 2
 REMAKE = "run speechctc extract with this config again"

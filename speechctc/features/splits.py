@@ -33,7 +33,7 @@ from torch import Tensor
 from speechctc.config.schema import FeatureConfig
 from speechctc.config.section import with_defaults
 from speechctc.core.errors import InputError
-from speechctc.features.filterbank import Moments
+from speechctc.features.padded import Moments
 from speechctc.features.shards import REMAKE, Shard, hexadecimal, read_checked, read_shard, release, write_checked
 from speechctc.phones.inventory import check_labels
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from speechctc.audio.annotations import Interval, textgrid_text
-from speechctc.audio.channel import Conditions
+from speechctc.audio.conditions import Conditions
 from speechctc.core import files
 from speechctc.core.errors import InputError, optional, plural
 from speechctc.inference.segmenter import Segment, Segments, lasting

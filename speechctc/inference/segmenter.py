@@ -9,8 +9,7 @@ the log odds of its posterior, corrects that with two numbers, for which a small
 
 References
 ----------
-.. [1] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger, "On calibration of modern neural networks", ICML 2017: the
-   expected calibration error is its equation 3.
+.. [1] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger, "On calibration of modern neural networks", ICML 2017.
 .. [2] J. C. Platt, "Probabilistic outputs for support vector machines", Advances in Large Margin Classifiers, 1999.
 """
 
@@ -35,9 +34,7 @@ from speechctc.phones.inventory import BLANK, SILENCES, Inventory
 
 CALIBRATION_FILE = "calibration.json"
 FORMAT = 1
-BINS = 15  # as in Guo et al.
 EPSILON = 1e-6  # smallest distance of a posterior from 0 and 1
-FOLDS = 5
 _MAX_PARAMETER = 1e6  # largest slope or intercept that a file may have
 _MAX_PHONES = 1 << 53  # most phones that a file may name
 
@@ -57,7 +54,7 @@ class Calibration:
     phones : int
         Number of phones of dev used to fit; 0: not calibrated.
     error_before, error_after : float
-        Expected calibration error on dev, from 0 to 1; `error_after` is by cross-validation with `FOLDS` folds. Where
+        Expected calibration error on dev, from 0 to 1; `error_after` is by cross-validation. Where
         that is larger, slope and intercept are 1 and 0.
     correct : float
         Share of the phones that were right.
@@ -137,52 +134,6 @@ class Calibration:
             raise ValueError("not shares, or not a number of phones")
         if not self.protocol.isprintable() or len(self.protocol) > 1000:
             raise ValueError("not one line")
-
-
-def fit(posteriors: Floats, correct: Floats) -> tuple[float, float]:
-    """Return slope and intercept of the logistic regression, by Newton's method.
-
-    Parameters
-    ----------
-    posteriors, correct : ndarray, shape = (n,)
-        Each phone's posterior, and 1 if it is right, else 0. As in Platt, the targets are not 0 and 1: one imagined
-        phone of each kind is added, so that no phone becomes certain if all are right.
-    """
-    right = float(correct.sum())
-    high, low = (right + 1) / (right + 2), 1 / (len(correct) - right + 2)
-    targets = np.where(correct > 0, high, low)
-    inputs = np.column_stack([log_odds(posteriors), np.ones(len(posteriors))])
-    weights = np.array([1.0, 0.0])
-    for _ in range(50):
-        fitted = 1.0 / (1.0 + np.exp(-inputs @ weights))
-        curvature = (inputs * (fitted * (1 - fitted))[:, None]).T @ inputs + 1e-6 * np.eye(2)
-        step = np.linalg.solve(curvature, inputs.T @ (targets - fitted))
-        weights = weights + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))
-        if np.abs(step).max() < 1e-8:
-            break
-    return float(weights[0]), float(weights[1])
-
-
-def cross_validated(posteriors: Floats, correct: Floats, utterances: NDArray[np.int64]) -> Floats:
-    """Return each phone's probability, fitted on the phones of other utterances."""
-    probabilities = np.zeros(len(posteriors))
-    for fold in range(FOLDS):
-        left_out = utterances % FOLDS == fold
-        if left_out.any() and not left_out.all():
-            slope, intercept = fit(posteriors[~left_out], correct[~left_out])
-            probabilities[left_out] = Calibration(slope, intercept).probabilities(posteriors[left_out])
-        elif left_out.all():
-            probabilities[left_out] = posteriors[left_out]
-    return probabilities
-
-
-def expected_calibration_error(probabilities: Floats, correct: Floats) -> float:
-    """Return the mean distance between probability and share of right phones, over 15 bins of equal width."""
-    if not len(probabilities):
-        return 0.0
-    bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
-    gaps = np.bincount(bins, weights=probabilities - correct, minlength=BINS)
-    return float(np.abs(gaps).sum() / len(probabilities))
 
 
 def log_odds(probabilities: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""How far a phone error rate can be trusted: its confidence interval, and whether two systems differ.
+"""How far scores can be trusted: intervals of error rates, whether two systems differ, errors of confidences.
 
 References
 ----------
@@ -6,6 +6,8 @@ References
    1989: the matched-pairs test. Its segments are whole utterances here.
 .. [2] M. Bisani and H. Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004:
    the paired bootstrap.
+.. [3] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger, "On calibration of modern neural networks", ICML 2017: the
+   expected calibration error is its equation 3.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ MIN_PHONES = 500  # a score on fewer phones or speakers is not reliable
 MIN_SPEAKERS = 3
 DRAWS = 5000  # samples of the bootstrap
 LEVEL = 0.05  # of the tests
+BINS = 15  # of confidences, as in Guo et al.
 
 
 @dataclass(frozen=True)
@@ -240,3 +243,12 @@ def matched_pairs(first: NDArray[np.float64], second: NDArray[np.float64]) -> fl
     if deviation == 0:
         return 0.0
     return math.erfc(abs(float(differences.mean())) / (deviation / math.sqrt(len(differences))) / math.sqrt(2))
+
+
+def expected_calibration_error(probabilities: NDArray[np.float64], correct: NDArray[np.float64]) -> float:
+    """Return the mean distance between probability and share of right phones, over 15 bins of equal width [3]_."""
+    if not len(probabilities):
+        return 0.0
+    bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, weights=probabilities - correct, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(probabilities))

@@ -32,7 +32,7 @@ from speechctc.config.schema import Config, ModelConfig
 from speechctc.core.devices import allow_tf32
 from speechctc.core.errors import InputError
 from speechctc.features.extractor import Rows
-from speechctc.features.filterbank import frame_mask, net_input_after_cmn
+from speechctc.features.padded import frame_mask, net_input_after_cmn
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import ContextPlan, LayerPlan, NetPlan, is_own, output_frames, plan_of
 from speechctc.model.own import OwnModule, build_own

@@ -11,7 +11,7 @@ from speechctc.config.schema import Config, ModelConfig
 from speechctc.core import plugins
 from speechctc.core.errors import InputError, first_few
 from speechctc.core.own_net import OwnNet, build
-from speechctc.features.filterbank import frame_mask
+from speechctc.features.padded import frame_mask
 from speechctc.model.layers import OWN_PREFIX, longest_frames, output_frames
 
 TYPES = (torch.float32, torch.int64, torch.int32, torch.uint8, torch.bool)  # of what is saved

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from speechctc.audio import channel, sound_file
+from speechctc.audio import conditions, sound_file
 from speechctc.audio.recordings import Recording
 from speechctc.audio.tracks import preferred
 from speechctc.core.errors import InputError, counted_alike, plural
@@ -197,10 +197,10 @@ def _named(segment: Segment, merged: Mapping[str, tuple[str, ...]]) -> Segment:
     return segment._replace(goodness=segment.goodness._replace(not_told=merged[segment.phone]))
 
 
-def _channel(recording: Recording) -> channel.Conditions | None:
+def _channel(recording: Recording) -> conditions.Conditions | None:
     """Return through what a recording came, by its first part."""
-    part = 0.0, channel.LONGEST
-    return channel.measure(sound_file.read(recording.path, channel.RATE, recording.channel, part)[0])
+    part = 0.0, conditions.LONGEST
+    return conditions.measure(sound_file.read(recording.path, conditions.RATE, recording.channel, part)[0])
 
 
 def _labels(items: Items) -> list[str]:

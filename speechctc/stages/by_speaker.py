@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from speechctc.audio import sound_file
-from speechctc.audio.channel import Conditions, difference, mean_of
+from speechctc.audio.conditions import Conditions, difference, mean_of
 from speechctc.audio.recordings import Recording, name_of, speaker_of
 from speechctc.audio.tracks import Channel, chosen
 from speechctc.core import links, written

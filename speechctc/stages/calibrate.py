@@ -23,15 +23,9 @@ from speechctc.inference.goodness import Evidence, Goodness, Spoken, collect
 from speechctc.inference.ratings import FOLDS, Ratings, features
 from speechctc.inference.ratings import cross_validated as rated_by_others
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.segmenter import (
-    CALIBRATION_FILE,
-    Calibration,
-    PhoneScore,
-    cross_validated,
-    expected_calibration_error,
-    fit,
-)
+from speechctc.inference.segmenter import CALIBRATION_FILE, Calibration, Floats, PhoneScore, log_odds
 from speechctc.inference.transcript import phone_units
+from speechctc.metrics.reliability import expected_calibration_error
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
 from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.split_scoring import aligned_starts, score_split, sound_of
@@ -39,6 +33,7 @@ from speechctc.stages.used_model import own_folder, write_learned
 
 MIN_CALIBRATION_PHONES = 50  # phones, to estimate two numbers from
 RATED = ("file", "phone", "rating")
+PARTS = 5  # of the utterances, each calibrated by the others
 DRAWS = 2000  # of speakers, for the interval of a correlation
 
 
@@ -262,3 +257,40 @@ def _correlation(speakers: tuple[str, ...], found: NDArray[np.float64], ratings:
         values = [np.corrcoef(found[each], ratings[each])[0, 1] for each in (np.arange(len(ratings)), *draws)]
     low, high = np.nanpercentile(values[1:], (2.5, 97.5))
     return f"{values[0]:.2f} ({low:.2f} to {high:.2f})"
+
+
+def fit(posteriors: Floats, correct: Floats) -> tuple[float, float]:
+    """Return slope and intercept of the logistic regression, by Newton's method.
+
+    Parameters
+    ----------
+    posteriors, correct : ndarray, shape = (n,)
+        Each phone's posterior, and 1 if it is right, else 0. As in Platt, the targets are not 0 and 1: one imagined
+        phone of each kind is added, so that no phone becomes certain if all are right.
+    """
+    right = float(correct.sum())
+    high, low = (right + 1) / (right + 2), 1 / (len(correct) - right + 2)
+    targets = np.where(correct > 0, high, low)
+    inputs = np.column_stack([log_odds(posteriors), np.ones(len(posteriors))])
+    weights = np.array([1.0, 0.0])
+    for _ in range(50):
+        fitted = 1.0 / (1.0 + np.exp(-inputs @ weights))
+        curvature = (inputs * (fitted * (1 - fitted))[:, None]).T @ inputs + 1e-6 * np.eye(2)
+        step = np.linalg.solve(curvature, inputs.T @ (targets - fitted))
+        weights = weights + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))
+        if np.abs(step).max() < 1e-8:
+            break
+    return float(weights[0]), float(weights[1])
+
+
+def cross_validated(posteriors: Floats, correct: Floats, utterances: NDArray[np.int64]) -> Floats:
+    """Return each phone's probability, fitted on the phones of other utterances."""
+    probabilities = np.zeros(len(posteriors))
+    for fold in range(PARTS):
+        left_out = utterances % PARTS == fold
+        if left_out.any() and not left_out.all():
+            slope, intercept = fit(posteriors[~left_out], correct[~left_out])
+            probabilities[left_out] = Calibration(slope, intercept).probabilities(posteriors[left_out])
+        elif left_out.all():
+            probabilities[left_out] = posteriors[left_out]
+    return probabilities

@@ -83,7 +83,7 @@ def decode(
     doubt : Doubt, optional
         Counts the phones, and its note is given to the reporter.
     source : callable, optional
-        Where the results of files come from, in place of this machine's threads or the cluster of `work`.
+        Where the results of files come from, in place of this machine's threads.
 
     Raises
     ------
@@ -101,7 +101,11 @@ def decode(
     empty: list[str] = []
     note_if_uncalibrated(recogniser, options, reporter)
     every, recordings = recordings, left_to_do(recordings, options, reporter)
-    if work.folder_cmn:
+    if work.cluster:
+        from speechctc.stages.decode_sources import on_workers  # late: few use a cluster
+
+        source = on_workers
+    elif work.folder_cmn:
         source = _by_folder(every)
     with (
         each_within(work.time_limit),
@@ -175,16 +179,12 @@ def _check_stdin(options: OutputOptions) -> None:
 def _results(
     recogniser: Decoder, recordings: Sequence[Recording], options: OutputOptions, work: Work, reporter: Reporter
 ) -> AbstractContextManager[Iterator[Any]]:
-    """Offer the results in order: while one recording is read, from this machine's threads, or from a cluster."""
+    """Offer the results in order: while one recording is read, or from this machine's threads."""
     paths, rate = [recording.path for recording in recordings], recogniser.config.features.sample_rate
     form, alternatives, channel = options.form, work.alternatives, work.channel
     if paths == [STDIN.path]:
         opening = opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
         return _while_read(recogniser, STDIN, opening, form, alternatives, LOOKAHEAD if work.live else None)
-    if work.cluster:
-        from speechctc.stages.decode_sources import on_workers  # late: few use a cluster
-
-        return on_workers(recogniser, recordings, work, reporter)
     if len(paths) == 1 and options.folder is None and not options.manifest and WRITERS[form].is_incremental:
         opening = sound_file.opened(paths[0], rate, channel)
         return _while_read(recogniser, recordings[0], opening, form, alternatives, None, BLOCK_FRAMES, work.time_limit)

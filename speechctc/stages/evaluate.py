@@ -19,11 +19,18 @@ from speechctc.core.errors import InputError, columns, counted_alike, first_few,
 from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.segmenter import expected_calibration_error
 from speechctc.metrics.feature_errors import FeatureScore, feature_score
 from speechctc.metrics.per import PER_MEANS, EditCounts
 from speechctc.metrics.protocols import ProtocolScore, protocols_for, score_by_protocols
-from speechctc.metrics.reliability import PairedTest, Reliability, compare_errors, few_of, known_speakers, reliability
+from speechctc.metrics.reliability import (
+    PairedTest,
+    Reliability,
+    compare_errors,
+    expected_calibration_error,
+    few_of,
+    known_speakers,
+    reliability,
+)
 from speechctc.pages.page import render_text
 from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance, score_split
 

@@ -18,7 +18,7 @@ from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.core import files
 from speechctc.core.errors import InputError, with_extra
 from speechctc.features.extractor import INT16_SCALE
-from speechctc.features.filterbank import net_input
+from speechctc.features.padded import net_input
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import is_own
 from speechctc.model.net import any_net_of

@@ -40,7 +40,7 @@ from speechctc.corpora.heard import report_recordings
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.tiers import without_drafts
 from speechctc.features.extractor import VALUES, extractor
-from speechctc.features.filterbank import Moments, static_features
+from speechctc.features.padded import Moments, static_features
 from speechctc.features.shards import Entry
 from speechctc.features.splits import (
     STORE,

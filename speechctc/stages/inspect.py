@@ -16,7 +16,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.tracks import Channel
 from speechctc.core import written
 from speechctc.core.errors import InputError
-from speechctc.features.filterbank import frame_mask, net_input, static_features
+from speechctc.features.padded import frame_mask, net_input, static_features
 from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import output_frames

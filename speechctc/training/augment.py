@@ -24,7 +24,7 @@ from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.ctc.problem import frames_needed
 from speechctc.features.extractor import extractor
-from speechctc.features.filterbank import frame_mask, static_features
+from speechctc.features.padded import frame_mask, static_features
 
 NEPER = math.log(10) / 10  # one decibel in natural log power
 NOISE_SECONDS = 20

@@ -15,7 +15,7 @@ from speechctc.config.schema import ModelConfig
 from speechctc.core.parallel import ordered, threads
 from speechctc.ctc.loss import ctc_loss
 from speechctc.features.activity import ActivityGate
-from speechctc.features.filterbank import frame_mask
+from speechctc.features.padded import frame_mask
 from speechctc.lm.model import PhoneLM
 from speechctc.lm.search import Rows, best_labels, choose_search, log_softmax
 from speechctc.metrics.per import EditCounts, edit_counts

@@ -23,7 +23,7 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.ctc.cuda import check
 from speechctc.ctc.loss import Reduction, ctc_loss
-from speechctc.features.filterbank import frame_mask, net_input
+from speechctc.features.padded import frame_mask, net_input
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import is_own
 from speechctc.model.net import CTCNet

@@ -15,7 +15,7 @@ import soundfile
 
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import read_textgrid
-from speechctc.audio.channel import measure
+from speechctc.audio.conditions import measure
 from tests.browser import browser, console, set_screen
 from tests.cli.test_align_words import write_words
 from tests.command import Command, one_line_error

@@ -17,7 +17,7 @@ from speechctc.core.errors import InputError
 from speechctc.features import extractor as kinds
 from speechctc.features.activity import ActivityGate
 from speechctc.features.extractor import INT16_SCALE, FeatureExtractor, Rows, extractor
-from speechctc.features.filterbank import sliding_cmn_one, static_features
+from speechctc.features.padded import sliding_cmn_one, static_features
 from speechctc.model.net import build_net
 from speechctc.phones.inventory import named_inventory
 from speechctc.training.augment import Augmenter

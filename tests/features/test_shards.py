@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import save_tensors
-from speechctc.features.filterbank import Moments
+from speechctc.features.padded import Moments
 from speechctc.features.shards import hexadecimal, read_shard, write_shard
 from tests.split_files import Said, entry_of, key_of, random_said
 

@@ -14,7 +14,7 @@ from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.core.tensor_file import save_tensors
 from speechctc.features import splits
-from speechctc.features.filterbank import Moments
+from speechctc.features.padded import Moments
 from speechctc.features.shards import checksum
 from speechctc.features.splits import Row, SplitFeatures, read_split, read_table, table_path, write_table
 from speechctc.training.batches import Languages, Split

@@ -13,7 +13,7 @@ import speechctc
 from speechctc.audio import sound_file
 from speechctc.config.schema import FeatureConfig
 from speechctc.features.activity import FAR_BELOW, ActivityDetector, Flags, without_phones
-from speechctc.features.filterbank import static_features
+from speechctc.features.padded import static_features
 from speechctc.inference.recogniser import Recogniser
 from speechctc.stages.open_model import ModelChoice, open_model
 from tests.tiny_model import sing

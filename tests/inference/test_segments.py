@@ -1,4 +1,4 @@
-"""Spikes to segments, against brute force and from any cut of the frames; calibration, against known probabilities."""
+"""Spikes to segments, against brute force and from any cut of the frames; calibration."""
 
 from __future__ import annotations
 
@@ -19,18 +19,13 @@ from speechctc.inference.segmenter import (
     EDGE,
     REACH,
     Calibration,
-    Floats,
     FrameClock,
     PhoneScore,
     Segment,
     Segmenter,
     Segments,
     change_point,
-    cross_validated,
-    expected_calibration_error,
-    fit,
     lasting,
-    log_odds,
 )
 from speechctc.phones.inventory import inventory_of, named_inventory
 
@@ -187,47 +182,6 @@ def test_however_rough_the_times_each_segment_lasts_in_order_and_inside(
     edges = [begin, *(time for each in found for time in (each.start, each.end)), 1.0]
     assert all(right >= left - 1e-12 for left, right in zip(edges, edges[1:], strict=False))
     assert all(each.end - each.start > least - 1e-9 for each in found)
-
-
-def overconfident(count: int, seed: int = 0) -> tuple[Floats, Floats]:
-    """Return posteriors and whether each was right, with odds of truth ``0.5 * log odds - 0.3``."""
-    rng = np.random.default_rng(seed)
-    posteriors: Floats = 1 / (1 + np.exp(-rng.normal(2, 2, count)))
-    truth = 1 / (1 + np.exp(-(0.5 * log_odds(posteriors) - 0.3)))
-    return posteriors, (rng.random(count) < truth).astype(float)
-
-
-def test_fit_is_a_maximum_of_the_likelihood() -> None:
-    posteriors, right = overconfident(300)
-    high, low = (right.sum() + 1) / (right.sum() + 2), 1 / (len(right) - right.sum() + 2)
-    targets = np.where(right > 0, high, low)
-
-    def loss(slope: float, intercept: float) -> float:
-        told = 1 / (1 + np.exp(-(slope * log_odds(posteriors) + intercept)))
-        return float(-(targets * np.log(told) + (1 - targets) * np.log(1 - told)).sum())
-
-    best = fit(posteriors, right)
-    for step in ((0.01, 0), (-0.01, 0), (0, 0.01), (0, -0.01)):
-        assert loss(best[0] + step[0], best[1] + step[1]) > loss(*best)
-
-
-def test_calibration_error_is_what_counting_gives() -> None:
-    told = np.array([0.1, 0.1, 0.1, 0.9, 0.9])
-    right = np.array([0.0, 0.0, 1.0, 1.0, 0.0])
-    assert expected_calibration_error(told, right) == pytest.approx(3 / 5 * abs(1 / 3 - 0.1) + 2 / 5 * 0.4)
-    assert expected_calibration_error(np.array([1.0, 1.0]), np.ones(2)) == 0.0
-    assert expected_calibration_error(np.zeros(0), np.zeros(0)) == 0.0
-
-
-def test_calibrating_lowers_the_error_on_phones_not_learned_from() -> None:
-    posteriors, right = overconfident(2000)
-    utterances = np.arange(2000) // 20
-    told = cross_validated(posteriors, right, utterances)
-    assert expected_calibration_error(told, right) < 0.5 * expected_calibration_error(posteriors, right)
-    changed = right.copy()
-    changed[utterances % 5 == 2] = 0
-    again = cross_validated(posteriors, changed, utterances)
-    assert np.array_equal(again[utterances % 5 == 2], told[utterances % 5 == 2])  # its own labels do not tell it
 
 
 def test_it_is_kept_beside_the_weights(tmp_path: Path) -> None:

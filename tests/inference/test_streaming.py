@@ -12,7 +12,7 @@ from torch import Tensor
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.features.extractor import extractor, local_cmn
-from speechctc.features.filterbank import Moments, net_input, net_input_after_cmn, sliding_cmn_one, static_features
+from speechctc.features.padded import Moments, net_input, net_input_after_cmn, sliding_cmn_one, static_features
 from speechctc.inference.streaming import cmn_blocks, local_cmn_blocks, logit_blocks
 from speechctc.model.layers import plan_of, reach, receptive_field
 from speechctc.model.net import ConvCTCNet

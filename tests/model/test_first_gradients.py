@@ -10,7 +10,7 @@ from torch import Tensor
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.ctc import ctc_loss
-from speechctc.features.filterbank import Moments, net_input, static_features
+from speechctc.features.padded import Moments, net_input, static_features
 from speechctc.model.layers import plan
 from speechctc.model.net import ConvCTCNet
 

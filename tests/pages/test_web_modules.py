@@ -19,7 +19,7 @@ from speechctc.audio.eaf import read_eaf
 from speechctc.audio.resampling import resample
 from speechctc.config.load import parse_config
 from speechctc.core.tensor_file import save_tensors
-from speechctc.features.filterbank import Moments, static_features
+from speechctc.features.padded import Moments, static_features
 from speechctc.inference.formats import CSV, RecordingName
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from speechctc.audio.channel import RATE, measure
+from speechctc.audio.conditions import RATE, measure
 from speechctc.core.errors import InputError
 from speechctc.phones.articulation import KEY_WORDS
 from speechctc.stages import by_speaker

@@ -1,4 +1,4 @@
-"""Training calibrates its best checkpoint, once and by one process."""
+"""Calibration, against known probabilities; training calibrates its best checkpoint, once and by one process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,56 @@ from speechctc.cli import training
 from speechctc.config.schema import Config
 from speechctc.core.progress import Reporter
 from speechctc.inference.recogniser import Recogniser
-from speechctc.inference.segmenter import Calibration
+from speechctc.inference.segmenter import Calibration, Floats, log_odds
+from speechctc.metrics.reliability import expected_calibration_error
 from speechctc.model.checkpoint import write_about
-from speechctc.stages.calibrate import calibrate_run, calibration_of
+from speechctc.stages.calibrate import calibrate_run, calibration_of, cross_validated, fit
 from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.sweep import sweep
 from speechctc.stages.train import Trained
 from speechctc.training.runs import Run
 from tests.train_helpers import Recorder
+
+
+def overconfident(count: int, seed: int = 0) -> tuple[Floats, Floats]:
+    """Return posteriors and whether each was right, with odds of truth ``0.5 * log odds - 0.3``."""
+    rng = np.random.default_rng(seed)
+    posteriors: Floats = 1 / (1 + np.exp(-rng.normal(2, 2, count)))
+    truth = 1 / (1 + np.exp(-(0.5 * log_odds(posteriors) - 0.3)))
+    return posteriors, (rng.random(count) < truth).astype(float)
+
+
+def test_fit_is_a_maximum_of_the_likelihood() -> None:
+    posteriors, right = overconfident(300)
+    high, low = (right.sum() + 1) / (right.sum() + 2), 1 / (len(right) - right.sum() + 2)
+    targets = np.where(right > 0, high, low)
+
+    def loss(slope: float, intercept: float) -> float:
+        told = 1 / (1 + np.exp(-(slope * log_odds(posteriors) + intercept)))
+        return float(-(targets * np.log(told) + (1 - targets) * np.log(1 - told)).sum())
+
+    best = fit(posteriors, right)
+    for step in ((0.01, 0), (-0.01, 0), (0, 0.01), (0, -0.01)):
+        assert loss(best[0] + step[0], best[1] + step[1]) > loss(*best)
+
+
+def test_calibration_error_is_what_counting_gives() -> None:
+    told = np.array([0.1, 0.1, 0.1, 0.9, 0.9])
+    right = np.array([0.0, 0.0, 1.0, 1.0, 0.0])
+    assert expected_calibration_error(told, right) == pytest.approx(3 / 5 * abs(1 / 3 - 0.1) + 2 / 5 * 0.4)
+    assert expected_calibration_error(np.array([1.0, 1.0]), np.ones(2)) == 0.0
+    assert expected_calibration_error(np.zeros(0), np.zeros(0)) == 0.0
+
+
+def test_calibrating_lowers_the_error_on_phones_not_learned_from() -> None:
+    posteriors, right = overconfident(2000)
+    utterances = np.arange(2000) // 20
+    told = cross_validated(posteriors, right, utterances)
+    assert expected_calibration_error(told, right) < 0.5 * expected_calibration_error(posteriors, right)
+    changed = right.copy()
+    changed[utterances % 5 == 2] = 0
+    again = cross_validated(posteriors, changed, utterances)
+    assert np.array_equal(again[utterances % 5 == 2], told[utterances % 5 == 2])  # its own labels do not tell it
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import torch
 from speechctc.config.schema import FeatureConfig
 from speechctc.core.errors import InputError
 from speechctc.features.extractor import extractor
-from speechctc.features.filterbank import net_input
+from speechctc.features.padded import net_input
 from speechctc.lm.search import GreedySearch, best_labels
 from speechctc.model.checkpoint import BUILT_IN, load_checkpoint
 from speechctc.model.net import net_of

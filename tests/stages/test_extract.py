@@ -12,7 +12,7 @@ import soundfile
 import torch
 
 from speechctc.config.load import load_config
-from speechctc.features.filterbank import static_features
+from speechctc.features.padded import static_features
 from speechctc.features.splits import SplitFeatures, read_split
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.streaming import opened

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from speechctc.config.schema import AugmentConfig, Config, CorpusConfig, FeatureConfig, ModelConfig
 from speechctc.ctc import ctc_loss
-from speechctc.features.filterbank import static_features
+from speechctc.features.padded import static_features
 from speechctc.training.augment import Augmenter, least_frames
 from speechctc.training.train_step import TrainStep
 from tests.train_helpers import trainer_of

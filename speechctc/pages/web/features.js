@@ -1,4 +1,4 @@
-// Log mel energies of samples, their sliding mean, and the input of the net. As features/extractor.py and filterbank.py.
+// Log mel energies of samples, their sliding mean, and the input of the net. As features/extractor.py and padded.py.
 
 import { Fourier } from "./fft.js";
 import { inWindows, joined } from "./rows.js";

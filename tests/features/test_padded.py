@@ -9,7 +9,7 @@ import torchaudio
 from speechctc.config.schema import FeatureConfig
 from speechctc.features import extractor
 from speechctc.features.extractor import local_cmn
-from speechctc.features.filterbank import (
+from speechctc.features.padded import (
     Moments,
     delta,
     derivatives,
