@@ -12,7 +12,7 @@ from pathlib import Path
 from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
-from speechctc.phones.label_rules import parse_folding
+from speechctc.phones.folding import parse_folding
 
 RATE = 16000
 FOLD = parse_folding("cmu37")

@@ -370,7 +370,7 @@ def _register(group: Group, name: str, made: Any) -> None:
 def _begin() -> None:
     """Refuse work without torch, and that of a script which a worker process only imports."""
     from speechctc.core.errors import check_torch
-    from speechctc.core.parallel import end_if_imported_by_worker
+    from speechctc.core.processes import end_if_imported_by_worker
 
     end_if_imported_by_worker()
     check_torch()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.core.parallel import module_command
+from speechctc.core.processes import module_command
 from speechctc.studio.plugins import ELAN
 from tests.fuzzing import writers
 from tests.fuzzing.links import Writer

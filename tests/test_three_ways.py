@@ -25,10 +25,10 @@ from speechctc.features.extractor import extractor, sliding_cmn
 from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.model import PhoneLM
 from speechctc.lm.ngram import START
-from speechctc.lm.search import best_labels, choose_search, collapse
+from speechctc.lm.search import best_labels, choose_search, collapse, log_softmax
 from speechctc.model.checkpoint import fill_checkpoint
 from speechctc.model.net import TorchNet, build_net
-from speechctc.model.numpy_net import NumpyNet, log_softmax
+from speechctc.model.numpy_net import NumpyNet
 from speechctc.phones.inventory import SILENCES
 from speechctc.stages.export import about_model
 from tests.pages.node import floats, run_node

@@ -5,13 +5,11 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from speechctc.audio.addresses import fetch
-from speechctc.audio.recordings import Listed, Recording
+from speechctc.audio.recordings import Listed
 from speechctc.core.errors import InputError, plural
 
 Each = TypeVar("Each")
@@ -79,23 +77,3 @@ def find_listed(place: Path) -> tuple[Listed, list[str]]:
     twice = len(lines) - len(once)
     notes = [f"{place}: {plural(twice, 'line')} left out that name a recording again"] if twice else []
     return Listed.of(once), notes
-
-
-def fetched(
-    recordings: Sequence[Recording], progress: Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
-) -> tuple[list[Recording], list[InputError]]:
-    """Return recordings, those at addresses as the files that were read from there; and why some were not.
-
-    Those have paths that no file has.
-    """
-    far = [each.address for each in recordings if each.address]
-    if not far:
-        return list(recordings), []
-    with progress("fetching", len(far)) as advance:
-        found = fetch(far, advance)
-    here, errors = list[Recording](), list[InputError]()
-    for each in recordings:
-        file = found[each.address] if each.address else each.path
-        errors += [file] if isinstance(file, InputError) else []
-        here.append(each._replace(path=Path(each.address) if isinstance(file, InputError) else file))
-    return here, errors

@@ -16,7 +16,7 @@ from speechctc.cli import recognition, scoring, training
 from speechctc.cli.options import drop_output, say, write_utf8
 from speechctc.core.errors import InputError, no_torch, of_disk
 from speechctc.core.parallel import BLAS_THREADS
-from speechctc.core.standard_streams import open_standard_streams
+from speechctc.core.processes import open_standard_streams
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -241,7 +241,8 @@ def check_part(shard: str | None, file: Path | None) -> None:
 def name_recordings(given: Any) -> list[Named]:
     """Return what a command names: arguments, the list, addresses; its part of them, if one is named."""
     from speechctc.audio.addresses import address_of
-    from speechctc.audio.recording_list import fetched, find_listed, parse_shard
+    from speechctc.audio.fetching import fetched
+    from speechctc.audio.recording_list import find_listed, parse_shard
     from speechctc.audio.recordings import Listed, find_recordings, left_out
     from speechctc.audio.tracks import chosen
 

@@ -14,7 +14,8 @@ from runpy import run_module
 from typing import Any
 
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import end_with_parent, start_method, stop_requests
+from speechctc.core.processes import end_with_parent, start_method
+from speechctc.core.training_process import stop_requests
 
 LOOK_SECONDS = 0.2  # between two looks at the processes
 GRACE_SECONDS = 30.0  # that the others have to notice that one has ended

@@ -364,7 +364,7 @@ def lm_tune_command(
     """
     from speechctc.inference.output import check_folder
     from speechctc.inference.recogniser import Recogniser
-    from speechctc.lm.search import TUNED_FILE, check_untouched, identity, write_tuned
+    from speechctc.lm.tuned import TUNED_FILE, check_untouched, identity, write_tuned
     from speechctc.stages.lm_tune import tune
     from speechctc.stages.open_model import ModelChoice, open_model
     from speechctc.stages.used_model import own_folder, write_learned

@@ -1,9 +1,10 @@
-"""The models that are installed with the package: their names, and a line on each. Each folder has a README.md."""
+"""What is installed with the package: its models, whose folders each have a README.md, and its texts."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Bundled(NamedTuple):
@@ -28,3 +29,13 @@ def bundled_folder(model: str | Path | None) -> Path | None:
     """Return the folder of the bundled model of this name; None if there is none, or it is not installed."""
     found = MODELS.get(str(model))
     return found.folder if found and found.folder.is_dir() else None
+
+
+@cache
+def bundled_texts(module: str, name: str = "tables.yaml") -> dict[str, Any]:
+    """Return a YAML file in the folder of a module's file; all values in it are texts. It is read once."""
+    import yaml
+
+    text = Path(module).with_name(name).read_text(encoding="utf-8")
+    # these loaders make texts, lists and mappings alone, never an object that a file names
+    return dict(yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader)))

@@ -46,7 +46,7 @@ def on_cluster(
     address : str
         Of the scheduler: ``tcp://host:8786``.
     work, items, size, most
-        As for `speechctc.core.parallel.in_processes`; some items a thread of the cluster are begun in any case.
+        As for `speechctc.core.processes.in_processes`; some items a thread of the cluster are begun in any case.
     shared : optional
         Sent to each worker once; the work is then ``work(shared, item)``.
     run : ClusterRun

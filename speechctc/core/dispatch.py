@@ -1,7 +1,8 @@
 """Gives items to the workers of a Dask cluster one worker at a time, so that it is known who has what.
 
 An item that a worker loses, cannot find or fails at goes to another machine; after `TRIES` of them it is an error of
-its own. A worker that comes later is used as those that were there, after the same check.
+its own. A worker that comes later is used as those that were there, after the same check. Dask serves the
+metrics of a worker at its ``/metrics`` where prometheus-client is installed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from speechctc.core.errors import InputError, first_few, plural
-from speechctc.core.metrics import observe
 from speechctc.core.parallel import LONGER, WAIT_SECONDS, WorkerEnded, set_took, time_limit
 
 TRIES = 3  # machines that an item may fail on
@@ -28,6 +29,7 @@ LOOK_SECONDS = 0.5  # between two looks at who is there
 SILENCE_SECONDS = 10.0  # without a worker, after which this is said
 STILL_SECONDS = 60.0  # without a result, after which this is said; and between two notes that there is no worker
 GRACE = 2  # times the limit of a recording that its worker has to notice it by itself
+WIDTHS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # bounds of the histogram, seconds
 GONE = "the worker was lost"
 INSTALL = "install the same speechctc on every machine of the cluster, with its extra 'cluster'"
 
@@ -432,3 +434,44 @@ class Pool:
 
 def _host(address: str) -> str:
     return address.rpartition(":")[0]
+
+
+class _Metrics(NamedTuple):
+    seconds: Any
+    errors: Any
+    waiting: Any
+
+
+@cache
+def _metrics() -> _Metrics | None:
+    """Return the metrics of this process; None without prometheus-client."""
+    try:
+        from prometheus_client import Counter, Gauge, Histogram
+    except ImportError:
+        return None
+    by = ("command",)
+    return _Metrics(
+        Histogram("speechctc_recording_seconds", "what a recording took", by, buckets=WIDTHS),
+        Counter("speechctc_errors", "recordings that ended in an error here", by),
+        Gauge("speechctc_waiting", "recordings that the command has begun, and no worker has yet", by),
+    )
+
+
+def observe(command: str, seconds: float, is_error: bool, waiting: int) -> None:
+    """Count a recording that this worker has ended.
+
+    Parameters
+    ----------
+    command : str
+    seconds : float
+        What it took.
+    is_error : bool
+        It ended in an error.
+    waiting : int
+        Recordings that the command had begun, and no worker had, when it gave this one away.
+    """
+    if (metrics := _metrics()) is None:
+        return
+    metrics.seconds.labels(command).observe(seconds)
+    metrics.errors.labels(command).inc(int(is_error))
+    metrics.waiting.labels(command).set(waiting)

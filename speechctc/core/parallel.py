@@ -1,38 +1,21 @@
-"""Work on many items at a time, in order and in bounded memory: in threads or in processes.
-
-Each process has a pipe to itself, so one that is killed in the middle of a result leaves nobody waiting: the standard
-library's pools share one, and hang then.
-
-No process looks for modules in the working folder. ``python -m`` and ``python -c`` look there first, also for modules
-of the standard library; the folder may be a stranger's, and a file ``json.py`` in it would be run. Nor are programs
-looked for there, as Windows does before it looks at the ``PATH``.
-"""
+"""Work on many items at a time, in order and in bounded memory, each within its time: in threads."""
 
 from __future__ import annotations
 
 import math
-import multiprocessing.util
 import os
-import pickle
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing.connection import Connection, wait
-from queue import SimpleQueue
-from types import FrameType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from speechctc.core.errors import InputError
-from speechctc.core.standard_streams import open_standard_streams
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -47,7 +30,6 @@ MAX_WAITING = 4  # most results that wait to be taken, per thread
 
 _sharing: list[int] = []  # of each iterator at work, how many recordings at a time share the threads
 _limits: list[float | None] = []  # of each iterator at work, the seconds that a recording may take
-_training: dict[int, object] = {}  # by process, since a fork inherits it: who trains there
 
 
 def cores() -> int:
@@ -91,23 +73,8 @@ def each_within(seconds: float | None) -> Iterator[None]:
         _limits.remove(seconds)
 
 
-@contextmanager
-def only_training() -> Iterator[None]:
-    """Be the only training of this process: all threads of a process draw from the same generators of torch.
-
-    Raises
-    ------
-    InputError
-        Another one is under way; two would change each other's random numbers, and so their weights.
-    """
-    this = object()
-    if _training.setdefault(os.getpid(), this) is not this:
-        what = "another training is under way in this process, and each would change the other's random numbers"
-        raise InputError(what, "wait for it, or train in another process")
-    try:
-        yield
-    finally:
-        _training.pop(os.getpid(), None)
+class WorkerEnded(Exception):
+    """A worker process was ended from outside."""
 
 
 def map_in_threads(
@@ -237,213 +204,11 @@ def check_time(name: object) -> None:
         raise InputError(f"{name}: took longer than {end[1]:g} s", LONGER)
 
 
-_RUN = "import sys; sys.path[:] = filter(None, sys.path); from runpy import run_module as run; "
-_RUN += "run(sys.argv.pop(1), None, '__main__', True)"
-
-
-def module_command(module: str) -> list[str]:
-    """Return the command that runs a module as ``python -m`` does; arguments may follow."""
-    words = ["-P", "-m"] if sys.version_info >= (3, 11) else ["-c", _RUN]
-    return [sys.executable, *words, module]
-
-
 def program(name: str) -> str | None:
-    """Return the path of a program in a folder of the ``PATH``, none that depends on the working folder; else None."""
+    """Return the path of a program in a folder of the ``PATH``, none that depends on the working folder; else None.
+
+    That may be a stranger's, and Windows looks there before it looks at the ``PATH``.
+    """
     endings = os.environ.get("PATHEXT", ".EXE").split(";") if sys.platform == "win32" else [""]
     folders = filter(os.path.isabs, os.get_exec_path())
     return next(filter(shutil.which, (os.path.join(folder, name + end) for folder in folders for end in endings)), None)
-
-
-UNGUARDED = 97  # status of a worker that found itself calling for workers while it imported the script
-
-
-def start_method(name: str) -> Any:
-    """Return multiprocessing's context of a name, for processes that import what this one can import."""
-    util: Any = multiprocessing.util  # it gives flags to each Python that it starts, and then this process's sys.path
-    util._args_from_interpreter_flags = _flags
-    return multiprocessing.get_context(name)
-
-
-def _flags() -> list[str]:
-    own: Any = subprocess
-    return [*own._args_from_interpreter_flags(), "-P" if sys.version_info >= (3, 11) else "-I"]
-
-
-# The signal that asks a process to save and stop, if it was started with the arguments `OWN_GROUP`.
-STOP: int
-OWN_GROUP: dict[str, Any]
-if sys.platform == "win32":
-    # SIGTERM ends a process on Windows at once. CTRL_BREAK reaches a process that leads a group of its own.
-    STOP, OWN_GROUP = signal.CTRL_BREAK_EVENT, {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)
-else:
-    STOP, OWN_GROUP = signal.SIGTERM, {}
-    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@contextmanager
-def stop_requests(handle: Callable[[int], None]) -> Iterator[None]:
-    """Call `handle` with the exit status when Ctrl-C or `STOP` comes; a second Ctrl-C raises KeyboardInterrupt.
-
-    Outside the main thread, which alone can handle signals, nothing is changed.
-    """
-    asked = False
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked = True
-        handle(128 + number)
-
-    try:
-        before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
-    except ValueError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def end_if_imported_by_worker() -> None:
-    """End a worker process that imports a script without a guard, which would do its parent's work again.
-
-    The parent learns of it by the status, and says so once.
-    """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        os._exit(UNGUARDED)
-
-
-class WorkerEnded(Exception):
-    """A worker process was ended from outside."""
-
-
-class WorkFailed(Exception):
-    """The work raised what it should not; the message is the worker's traceback."""
-
-
-@contextmanager
-def in_processes(
-    work: Callable[[Item], Result],
-    items: Iterable[Item],
-    count: int,
-    size: Callable[[Item], int] = lambda item: 1,
-    most: int = 64,
-    preload: Sequence[str] = (),
-) -> Iterator[Iterator[Result]]:
-    """Offer ``work(item)`` of each item, in order, from worker processes.
-
-    Parameters
-    ----------
-    work : callable
-        A function of a module, as are its arguments and results.
-    items : iterable
-    count : int
-        How many processes.
-    size : callable
-        What the result of an item takes to be kept.
-    most : int
-        Of the sizes of items begun whose results have not been taken; but one item a process in any case.
-    preload : sequence of str
-        Modules that the processes share, where they can be forked.
-
-    Raises
-    ------
-    WorkerEnded
-        At the start and by the iterator: a process was ended from outside.
-    WorkFailed
-        By the iterator: `work` raised an exception.
-    InputError
-        By the iterator: a script calls this where it is imported, which the processes do.
-    """
-    end_if_imported_by_worker()
-    open_standard_streams()  # else a pipe of the processes could take the place of one
-    context = start_method("forkserver" if os.name == "posix" else "spawn")
-    if preload and context.get_start_method() == "forkserver":
-        context.set_forkserver_preload(list(preload))
-    workers: list[_Worker] = []
-    idle: SimpleQueue[_Worker] = SimpleQueue()
-    threads = ThreadPoolExecutor(count, thread_name_prefix="worker")
-
-    def ask(item: Item) -> Any:
-        worker = idle.get()
-        try:
-            return worker.ask(item)
-        finally:
-            idle.put(worker)  # one that has ended, too: whoever asks it next is told, and waits for none
-
-    try:
-        for _ in range(count):
-            workers.append(_Worker(context, work))
-            idle.put(workers[-1])
-        yield ordered(lambda item: threads.submit(ask, item), items, count, size, most)
-    finally:
-        for worker in workers:
-            worker.end()
-        threads.shutdown(wait=True, cancel_futures=True)
-
-
-class _Worker:
-    """One process and the pipe to it."""
-
-    def __init__(self, context: Any, work: Callable[[Any], Any]) -> None:
-        self._pipe, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(work, other), daemon=True)
-        try:
-            self._process.start()
-        except (EOFError, ConnectionError):  # the process that forks the workers was ended from outside
-            raise WorkerEnded from None
-        other.close()  # the process alone holds it: the pipe ends with it
-
-    def ask(self, item: Any) -> Any:
-        try:
-            _send(self._pipe, item)
-            result, problem = self._pipe.recv()
-        except (EOFError, OSError):
-            self._process.join(1)
-            if self._process.exitcode == UNGUARDED:
-                what = "the script that this is called from calls it again in each process that works for it"
-                raise InputError(what, 'call it under if __name__ == "__main__":') from None
-            raise WorkerEnded from None
-        if problem:
-            raise WorkFailed(problem)
-        return result
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.join()
-
-
-def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
-    """Answer what comes through the pipe, until its other end is gone; Ctrl-C is left to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    while True:
-        try:
-            item = pipe.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            answer = (work(item), "")
-        except Exception:
-            answer = (None, traceback.format_exc())
-        try:
-            _send(pipe, answer)
-        except OSError:
-            return
-
-
-def _send(pipe: Connection, value: Any) -> None:
-    """Send a value by the standard pickle; `Connection.send` passes each tensor as a file that stays open."""
-    pipe.send_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-
-
-def end_with_parent() -> None:
-    """End this process of multiprocessing when the one that started it has ended."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os._exit(1)

@@ -9,9 +9,8 @@ import io
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from speechctc.core.errors import InputError
 from speechctc.core.files import readable
@@ -41,16 +40,6 @@ def read_text(path: Path, most: int = MOST_TEXT) -> Text:
         script that Windows-1252 does not have.
     """
     return decode_text(read_bytes(path, most), path)
-
-
-@cache
-def read_tables(module: str, name: str = "tables.yaml") -> dict[str, Any]:
-    """Return a YAML file in the folder of a module's file; all values in it are texts. It is read once."""
-    import yaml
-
-    text = Path(module).with_name(name).read_text(encoding="utf-8")
-    # these loaders make texts, lists and mappings alone, never an object that a file names
-    return dict(yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader)))
 
 
 def read_bytes(path: Path, most: int = MOST_TEXT) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from speechctc.audio.tracks import Channel
-from speechctc.core.text_files import read_tables
+from speechctc.core.bundled import bundled_texts
 from speechctc.phones.inventory import FOUND, Inventory, Word, inventory_of, named_inventory
 
 SPLITS = ("train", "dev", "test")
@@ -15,7 +15,7 @@ PHONES_FILE = "phones.tsv"  # beside the features: the counts of the phones in e
 
 REPEATED = 3, 0.1  # number and share of a split's utterances from which it is said that their labels are trained on
 
-_NOTES = read_tables(__file__, "notes.yaml")
+_NOTES = bundled_texts(__file__, "notes.yaml")
 
 
 def note_text(note: str, **values: object) -> str:

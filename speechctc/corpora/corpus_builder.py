@@ -29,12 +29,11 @@ from speechctc.phones.inventory import (
     spelling_variants,
     with_code_points,
 )
-from speechctc.phones.label_map import LabelMap, read_map
 from speechctc.phones.label_rules import LabelRules, are_strings, is_syllable, segment_ipa
 from speechctc.phones.marks import KINDS, Kind
 from speechctc.phones.nonspeech import NonSpeech
 from speechctc.phones.nonspeech_labels import is_pause, is_unclear, kind_of_phone
-from speechctc.phones.notations import from_xsampa, is_xsampa, mixed_notations, unread_notation
+from speechctc.phones.notations import LabelMap, from_xsampa, is_xsampa, mixed_notations, read_map, unread_notation
 from speechctc.phones.praat import from_praat
 from speechctc.phones.pronouncer import PhoneMapper
 

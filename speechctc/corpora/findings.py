@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from speechctc.core.bundled import bundled_texts
 from speechctc.core.errors import first_few
-from speechctc.core.text_files import read_tables
-from speechctc.phones.label_rules import OF_TONES, rare_by_tone
+from speechctc.phones.marks import OF_TONES, rare_by_tone
 
 Severity = Literal["stops", "warning", "note"]
 NAMES: dict[Severity, str] = {"stops": "training is impossible", "warning": "warning", "note": "note"}
@@ -58,7 +58,7 @@ class Finding:
 def finding(kind: str, where: Iterable[object] = (), severity: Severity = "warning", **values: Any) -> Finding:
     """Return the finding of a kind on these places; its texts are those of findings.yaml, with the values in them."""
     places = tuple(map(str, where))
-    texts = read_tables(__file__, "findings.yaml")[kind]
+    texts = bundled_texts(__file__, "findings.yaml")[kind]
     what, why, fix = (texts[key].format(**{"count": len(places), **values}) for key in ("what", "why", "fix"))
     return Finding(kind, severity, what, places, why, fix)
 

@@ -35,7 +35,8 @@ from speechctc.corpora.table_rows import LABELS, USUAL, Row, ending_of, read_row
 from speechctc.corpora.tier_choice import PhoneTier, phone_tier
 from speechctc.corpora.tiers import NOT_CORRECTED, TEXTGRID, eaf_files, without_drafts
 from speechctc.pages.page import render_text
-from speechctc.phones.label_rules import OF_TONES, are_strings, rare_by_tone
+from speechctc.phones.label_rules import are_strings
+from speechctc.phones.marks import OF_TONES, rare_by_tone
 from speechctc.phones.notations import is_xsampa
 
 TABLES = (".tsv", ".tab", ".csv", ".jsonl", ".ndjson", ".xlsx")

@@ -42,15 +42,16 @@ from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.sound_file import writing
 from speechctc.config.schema import CorpusConfig, DemoConfig, EspeakConfig
 from speechctc.core import files
+from speechctc.core.bundled import bundled_texts
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import WorkerEnded, attempt, in_processes
-from speechctc.core.text_files import read_tables
+from speechctc.core.parallel import WorkerEnded, attempt
+from speechctc.core.processes import in_processes
 from speechctc.corpora.corpus import SPLITS, Corpus, Utterance, note_text
 from speechctc.corpora.table_rows import read_sentences
 from speechctc.corpora.tiers import read_textgrids
 from speechctc.phones import espeak
+from speechctc.phones.folding import fold_labels
 from speechctc.phones.inventory import FOUND, named_inventory, pairs
-from speechctc.phones.label_rules import fold_labels
 from speechctc.phones.languages import find_voice
 from speechctc.phones.pronouncer import PhoneMapper, cmu_sources
 
@@ -237,7 +238,7 @@ def bundled_sentences() -> tuple[str, ...]:
     return tuple(text.splitlines())
 
 
-_TABLES = read_tables(__file__)
+_TABLES = bundled_texts(__file__)
 
 MAX_WAITING = 4  # speakers whose speech may wait in memory
 UTTERANCES_OF_SPEAKER = 12

@@ -16,14 +16,14 @@ from pathlib import Path
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import PhnLine, read_phn_lines
 from speechctc.audio.folders import walk
+from speechctc.core.bundled import bundled_texts
 from speechctc.core.errors import InputError, first_few
-from speechctc.core.text_files import read_tables
 from speechctc.corpora.corpus import SPLITS, Corpus, Rejected, Utterance, note_text
 from speechctc.corpora.corpus_builder import choose_dev
+from speechctc.phones.folding import fold_labels
 from speechctc.phones.inventory import named_inventory
-from speechctc.phones.label_rules import fold_labels
 
-_TABLES = read_tables(__file__)
+_TABLES = bundled_texts(__file__)
 CORE_TEST, DEV = frozenset(_TABLES["core_test"].split()), frozenset(_TABLES["dev"].split())
 TRAIN_SPEAKERS = 462
 SENTENCES = 8  # of each speaker, without the two SA sentences

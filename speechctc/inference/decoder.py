@@ -42,15 +42,14 @@ from speechctc.inference.streaming import (
     cmn_sums,
     context_sums,
     is_several,
-    net_on,
     opened,
 )
 from speechctc.lm.beam import expect
 from speechctc.lm.model import LanguageModel
-from speechctc.lm.search import DELAY, LIVE_DELAY, choose_search, method
+from speechctc.lm.search import DELAY, LIVE_DELAY, choose_search, log_softmax, method
 from speechctc.model.checkpoint import Checkpoint, read_checkpoint
 from speechctc.model.layers import receptive_field
-from speechctc.model.numpy_net import NumpyNet, log_softmax
+from speechctc.model.numpy_net import NumpyNet
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -84,11 +83,11 @@ class Decoder:
         Of the checkpoint.
     about : str
         The model in words, for reports.
+    net : callable
+        Makes what computes the logits, as for `Forward`.
 
     Attributes
     ----------
-    net : callable
-        Makes nets that compute on the device.
     config : Config
         The config that the model was trained with.
     inventory : Inventory
@@ -106,11 +105,11 @@ class Decoder:
     prior: Prior | None = field(default=None, kw_only=True)
     folder: Path | None = field(default=None, kw_only=True)
     about: str = field(default="", kw_only=True)
+    net: NetMaker = field(default=NumpyNet, kw_only=True)
 
     def __post_init__(self) -> None:
         """Load the net."""
         self.config, self.inventory = self.checkpoint.config, self.checkpoint.inventory
-        self.net: NetMaker = net_on(self.device)
         self.forward = Forward(self.checkpoint, self.device, self.net, self.prior)
         self.clock = FrameClock.of(self.config.features, self.config.model)
 

@@ -14,7 +14,8 @@ from speechctc.core.errors import first_few
 from speechctc.inference.segmenter import OMITTED, PhoneScore, Segment, Segments
 from speechctc.phones.articulation import ipa, is_arpabet, match_phones
 from speechctc.phones.inventory import FOUND, Inventory
-from speechctc.phones.label_rules import apply_marks, divide_phone, phones_of_row
+from speechctc.phones.label_rules import divide_phone, phones_of_row
+from speechctc.phones.marks import apply_marks
 
 # Between a label of several phones, such as a diphthong, and the number of each, in the label of that phone.
 PART = "\N{START OF HEADING}"

@@ -21,7 +21,7 @@ from speechctc import __version__
 from speechctc.audio.recordings import Recording
 from speechctc.audio.tracks import Channel, chosen
 from speechctc.audio.tracks import fields as channel_fields
-from speechctc.core import files, written
+from speechctc.core import files, links, written
 from speechctc.core.errors import InputError, as_utf8, plural
 from speechctc.core.parallel import took
 from speechctc.inference.formats import Kept
@@ -96,14 +96,14 @@ class Manifest:
             It is there and is not to be resumed, it is no manifest, or another run writes it.
         """
         self.recordings, self.given = recordings, given
-        self._handle = written.open_plain(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        self._handle = links.open_plain(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         if (is_held := files.try_lock(self._handle)) is False:
             raise InputError(f"{self.path}: another run writes this manifest", "wait for it, or name another")
         if is_held is None:
             files.warn_of_no_locks()
         if os.fstat(self._handle).st_size and not self.resume:
             raise InputError(f"{self.path}: exists", "give --resume to go on by it, or name another manifest")
-        self._rows = -1 if files_of else written.open_plain(self._rows_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        self._rows = -1 if files_of else links.open_plain(self._rows_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         wanted = {_key(each): each for each in recordings}
         for key, line in self._read(wanted).items():
             expected = [as_utf8(str(file)) for file in files_of(wanted[key])] if files_of else None

@@ -20,7 +20,7 @@ from speechctc.audio.dereverberation import TAKEN
 from speechctc.audio.recordings import Recording, Siblings, ids, names_of
 from speechctc.audio.sound_file import channels_differ
 from speechctc.audio.tracks import Channel, number_of
-from speechctc.core import written
+from speechctc.core import links, written
 from speechctc.core.errors import FULL, InputError, as_utf8, counted_alike, first_few, plural, printable
 from speechctc.core.files import is_special, named
 from speechctc.core.parallel import WAIT_SECONDS
@@ -256,7 +256,7 @@ def check_out(
     _check_letter_case(owner, folder)
     _check_owners(owner)
     for below in {each.name.parent for each in recordings}:
-        written.refuse_links_below(folder, below)
+        links.refuse_links_below(folder, below)
     if odd := next((file for file in owner if is_special(file)), None):
         raise InputError(f"{odd}: a pipe or a device, where a file is to be written", "name another folder")
     if options.manifest:

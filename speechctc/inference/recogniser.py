@@ -24,9 +24,9 @@ from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Calibration
 from speechctc.inference.streaming import Forward, held
 from speechctc.inference.transcript import Items, Phrase, check_phones, parse_phones
+from speechctc.lm.search import log_softmax
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import weight_shapes
-from speechctc.model.numpy_net import log_softmax
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -22,8 +22,9 @@ from speechctc.model import checkpoint
 from speechctc.phones.articulation import Match, match_apart, match_phones, sounds_of, spelling
 from speechctc.phones.espeak import phones_of_language, voices
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory, nfc, spelling_key
-from speechctc.phones.label_rules import apply_marks, divide_phone
+from speechctc.phones.label_rules import divide_phone
 from speechctc.phones.languages import LISTED, alias_note, find_voice
+from speechctc.phones.marks import apply_marks
 from speechctc.phones.notations import from_xsampa
 
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)

@@ -35,7 +35,7 @@ from speechctc.features.activity import ActivityGate
 from speechctc.features.extractor import Reals, extractor, local_cmn, power_sums, sliding_cmn
 from speechctc.inference.segmenter import Segment
 from speechctc.model.checkpoint import Checkpoint
-from speechctc.model.layers import is_own, reach
+from speechctc.model.layers import reach
 from speechctc.model.numpy_net import NumpyNet
 
 Samples = NDArray[np.float32]
@@ -345,19 +345,6 @@ Rows = NDArray[np.float32]
 Logits = NDArray[np.float32]
 # Maps a checkpoint to a function of the features of a recording after CMN that returns its logits; see `NumpyNet`.
 NetMaker = Callable[[Checkpoint], Callable[[Rows, int | None, Rows | None], Logits]]
-
-
-def net_on(device: str) -> NetMaker:
-    """Return what makes nets that compute on a device: numpy on the CPU, torch elsewhere and for nets of one's own."""
-
-    def make(checkpoint: Checkpoint) -> Callable[[Rows, int | None, Rows | None], Logits]:
-        if device == "cpu" and not is_own(checkpoint.config.model):
-            return NumpyNet(checkpoint)
-        from speechctc.model.net import TorchNet
-
-        return TorchNet(checkpoint, device)
-
-    return make
 
 
 class Prior(NamedTuple):

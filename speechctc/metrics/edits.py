@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
 from speechctc.phones.articulation import BACKNESSES, HEIGHTS, MANNERS, PLACES, describe, ipa
+from speechctc.phones.folding import Folding
 from speechctc.phones.inventory import SILENCES, nfc
-from speechctc.phones.label_rules import Folding
 
 EditKind = Literal["right", "substituted", "deleted", "inserted"]
 
@@ -161,3 +161,49 @@ def _context(phones: Sequence[str], place: int) -> tuple[str, str, str]:
     before = phones[place - 1] if place else EDGE
     after = phones[place + 1] if place + 1 < len(phones) else EDGE
     return before, phones[place], after
+
+
+def cheapest_edits(
+    deletions: Sequence[float], insertions: Sequence[float], substitution: Callable[[int, int], float]
+) -> tuple[float, list[tuple[int | None, int | None]]]:
+    """Return the cost of the cheapest alignment of two sequences, and its pairs of indices.
+
+    Parameters
+    ----------
+    deletions, insertions : sequence of float
+        The cost of deleting each item of the first sequence, and of inserting each of the second.
+    substitution : callable
+        The cost of pairing two items, by index; 0 for equal ones.
+
+    Returns
+    -------
+    cost : float
+    pairs : list of (int or None, int or None)
+        None: no item on this side. Of alignments with the same cost, one that pairs items is preferred.
+    """
+    rows = [[0.0]]
+    for cost in insertions:
+        rows[0].append(rows[0][-1] + cost)
+    for i, deletion in enumerate(deletions):
+        above, row = rows[-1], [rows[-1][0] + deletion]
+        for j, insertion in enumerate(insertions):
+            row.append(min(above[j] + substitution(i, j), above[j + 1] + deletion, row[j] + insertion))
+        rows.append(row)
+    return rows[-1][-1], [*_way_back(rows, deletions, substitution)][::-1]
+
+
+def _way_back(
+    rows: list[list[float]], deletions: Sequence[float], substitution: Callable[[int, int], float]
+) -> Iterator[tuple[int | None, int | None]]:
+    """Yield the pairs of the cheapest alignment, the last first."""
+    i, j = len(rows) - 1, len(rows[0]) - 1
+    while i or j:
+        if i and j and rows[i][j] == rows[i - 1][j - 1] + substitution(i - 1, j - 1):
+            i, j = i - 1, j - 1
+            yield i, j
+        elif i and rows[i][j] == rows[i - 1][j] + deletions[i - 1]:
+            i -= 1
+            yield i, None
+        else:
+            j -= 1
+            yield None, j

@@ -34,6 +34,7 @@ from speechctc.config.schema import Config
 from speechctc.core import files
 from speechctc.core.bundled import MODELS, NAMES, bundled_folder
 from speechctc.core.errors import InputError
+from speechctc.core.latest_run import LATEST, latest_run
 from speechctc.core.parallel import program
 from speechctc.core.tensor_file import (
     CHECKSUMS,
@@ -56,14 +57,12 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 FORMAT = 1
-LATEST = Path("runs/latest")
 # Fact: how often each phone is among the training labels, of a model without an n-gram of its own.
 FREQUENCIES = "frequencies"
 DESCRIPTION = "checkpoint.json"
 WEIGHTS, STATE, NGRAM = TENSORS = ("weights.safetensors", "state.safetensors", "lm.safetensors")
 # A training state has a few numbers for each weight, and one for each utterance.
 _STATE_PER_WEIGHT, _MOST_STATE = 16, 1 << 28
-POINTER = "run: "  # before the path in a file ``runs/latest``, where there are no links
 # The bundled model that is used where none is named and there is no run.
 BUILT_IN = MODELS["english"].folder
 
@@ -234,16 +233,6 @@ def _load_ngram(path: Path, classes: int) -> PhoneLM:
     if max((math.prod(shape) for shape in shapes(path).values()), default=0) > MAX_STRINGS:
         raise ValueError(f"an n-gram of more than {MAX_STRINGS:,} strings")
     return PhoneLM.from_tensors(load_arrays(path), classes)
-
-
-def latest_run() -> Path | None:
-    """Return the folder that ``runs/latest`` means: a link, or a file with its path; None if there is none."""
-    try:
-        text = LATEST.read_text(encoding="utf-8") if LATEST.is_file() else ""
-    except (OSError, UnicodeDecodeError):
-        text = ""
-    folder = LATEST.parent / text.removeprefix(POINTER).strip() if text.startswith(POINTER) else LATEST
-    return folder.resolve() if folder.is_dir() else None
 
 
 def find_checkpoint(model: Path | None, or_bundled: bool = False) -> Path:

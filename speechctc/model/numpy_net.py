@@ -7,7 +7,6 @@ milliseconds, and needs nothing but numpy.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -212,10 +211,3 @@ def _in_threads() -> Iterator[Each]:
         return
     with ThreadPoolExecutor(count, "net") as pool:
         yield lambda work, numbers: list(pool.map(work, numbers))
-
-
-def log_softmax(logits: Rows) -> Rows:
-    """Return log posteriors, (n, classes), of logits."""
-    moved: Rows = logits - logits.max(1, keepdims=True, initial=-math.inf)
-    moved -= np.log(np.exp(moved).sum(1, keepdims=True))
-    return moved

@@ -16,13 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from speechctc.core.bundled import bundled_texts
 from speechctc.core.errors import InputError, first_few
-from speechctc.core.text_files import read_tables, read_unpacked
 
-TABLES = read_tables(__file__)
+TABLES = bundled_texts(__file__)
 
 
 def pairs(text: str) -> dict[str, str]:
@@ -241,20 +240,6 @@ class Word(NamedTuple):
 
     text: str
     pronunciations: Pronunciations
-
-
-def read_phone_text(path: Path) -> list[list[str]]:
-    """Return the phones of each line that has any, separated by spaces.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or there are no phones in it.
-    """
-    utterances = [words for line in read_unpacked(path, "a UTF-8 text").splitlines() if (words := line.split())]
-    if not utterances:
-        raise InputError(f"{path}: no phones in it", "write one utterance per line, its phones separated by spaces")
-    return utterances
 
 
 def encode_text(source: str, utterances: Sequence[Sequence[str]], inventory: Inventory) -> list[list[int]]:

@@ -1,7 +1,6 @@
-"""How labels are read as phones, and which count as one in scores.
+"""How labels are read as phones.
 
-Labels are replaced by a map, read from another notation, divided into symbols; marks on IPA labels, which are tone,
-stress, length and other diacritics, are stripped or split off. Foldings count several phones as one.
+Labels are replaced by a map, read from another notation, divided into symbols; their marks are stripped or split off.
 """
 
 from __future__ import annotations
@@ -9,40 +8,29 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby
 from typing import Literal
 
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import first_few
 from speechctc.phones.articulation import SOUNDS, is_arpabet, is_one_phone, plain, sounds_of
 from speechctc.phones.inventory import (
-    CMU39,
     SILENCES,
     TIES,
-    TIMIT48,
-    TIMIT61,
-    TIMIT_TO_39,
-    TIMIT_TO_48,
-    Inventory,
     nfc,
-    tones_joined,
 )
-from speechctc.phones.marks import CEDILLA, KINDS, STRESS, Kind, kind_of
+from speechctc.phones.marks import CEDILLA, STRESS, Kind, apply_marks, kind_of, without_marks
 from speechctc.phones.notations import from_xsampa
 
 Segment = Literal["labels", "spaces", "ipa"]
 
-OF_TONES = "corpus.tone=strip leaves tones out, corpus.tone=split makes them labels of their own"
 
 # Between symbols, and not phones: edges of syllables, morphemes and words, linking, groups.
 _BETWEEN = ".‿|‖-‐‑–—=+#"
-_WITH_DIACRITIC = str.maketrans({"ɫ": "l\u0334", "ɚ": "ə˞", "ɝ": "ɜ˞"})  # letters that Unicode does not decompose
 _VOWELS = frozenset(symbol for symbol, sound in SOUNDS.items() if sound.vowel) | frozenset("ɚɝᵻᵿ")
 _ALSO_SPELLING = frozenset("æçðøħŋœəɛɔɓɗǀǁǂǃβθχ")  # signs of IPA that words of some languages are spelled with
 _ONLY_IPA = {sign for sign in SOUNDS if not sign.isascii()} - _ALSO_SPELLING | set(STRESS + "ː˥˦˧˨˩ʰʷʲˠˤ")
-_ARPABET = re.compile(r"(aa|ae|ah|ao|aw|ax|ay|eh|er|ey|ih|iy|ow|oy|uh|uw)([012])", re.IGNORECASE)
 
 
 class LabelRules:
@@ -135,45 +123,6 @@ class LabelRules:
         return sorted(set(self._map) - set(self._replaced))
 
 
-def apply_marks(label: str, choices: Mapping[Kind, str]) -> tuple[str, ...]:
-    """Return a label whose marks are kept, stripped or split off, as is chosen for each class of them.
-
-    Parameters
-    ----------
-    label : str
-    choices : mapping of str to str
-        For classes of `KINDS`, ``"keep"``, ``"strip"`` or ``"split"``. A stress digit of ARPABET is stress.
-
-    Returns
-    -------
-    tuple of str
-        The label, in NFC; before it the stress and after it the other marks that are split off, neighbours of one class
-        together, a mark that needs a letter on a dotted circle. Empty if nothing is left.
-    """
-    if label in SILENCES:
-        return (label,)
-    if (digit := _ARPABET.fullmatch(label)) is not None:
-        choice = choices.get("stress", "keep")
-        return {"keep": (label,), "strip": (digit[1],), "split": (digit[2], digit[1])}[choice]
-    if len(label) == 1 and kind_of(unicodedata.normalize("NFD", label)[0]) is not None:  # a mark by itself
-        return () if choices.get(kind_of(label) or "tone") == "strip" else (label,)
-    kept, before, after = "", list[str](), list[str]()
-    if choices.get("diacritics") == "strip":
-        label = label.translate(_WITH_DIACRITIC)
-    for (kind, choice), group in groupby(tones_joined(label), key=lambda sign: _choice(sign, choices)):
-        signs = "".join(group)
-        if choice == "keep":
-            kept += signs
-        elif choice == "split":
-            (before if kind == "stress" else after).append(_alone(signs))
-    return tuple(nfc(part) for part in (*before, kept, *after) if part)
-
-
-def without_marks(label: str) -> str:
-    """Return a label without tone, stress, length and other diacritics; ``""`` where it has nothing else."""
-    return "".join(apply_marks(label, dict.fromkeys(KINDS, "strip")))
-
-
 @cache
 def base_phone(label: str) -> str:
     """Return a label without its marks, in one notation."""
@@ -183,25 +132,6 @@ def base_phone(label: str) -> str:
 def may_be_phone(label: str, phones: Collection[str]) -> bool:
     """Return whether a label is one phone, or but for its marks one of a set's; others in IPA may be words."""
     return is_one_phone(label) or base_phone(label) in map(base_phone, phones)
-
-
-def rare_by_tone(counts: Mapping[str, int], fewest: int) -> list[str]:
-    """Return the phones that occur fewer than `fewest` times, and without their tones that often or more."""
-    toneless = {phone: apply_marks(phone, {"tone": "strip"}) for phone in counts}
-    sums: Counter[tuple[str, ...]] = Counter()
-    for phone, count in counts.items():
-        sums[toneless[phone]] += count
-    rare = (phone for phone in counts if counts[phone] < fewest <= sums[toneless[phone]])
-    return [phone for phone in rare if toneless[phone]]
-
-
-def _choice(sign: str, choices: Mapping[Kind, str]) -> tuple[Kind | None, str]:
-    kind = kind_of(sign)
-    return kind, "keep" if kind is None else choices.get(kind, "keep")
-
-
-def _alone(signs: str) -> str:
-    return f"◌{signs}" if unicodedata.combining(signs[0]) else signs
 
 
 _ENCLOSED = re.compile(r"/[^/]+/|\[[^\[\]]+\]")
@@ -321,121 +251,3 @@ def phones_of_row(label: str) -> tuple[str, ...]:
     groups = groupby(parts, key=lambda part: sounds_of(part)[0].vowel)
     phones = (["".join(group)] if is_vowel else group for is_vowel, group in groups)
     return tuple(chain.from_iterable(phones))
-
-
-STRIP = "strip:"  # what a folding by classes of marks begins with
-
-
-@dataclass(frozen=True)
-class Folding:
-    """A mapping of phones to those that they count as.
-
-    Attributes
-    ----------
-    name : str
-        ``"none"``, ``"timit48"``, ``"timit39"``, ``"cmu37"``, or ``"custom"`` for a mapping given by the user.
-    mapping : mapping of str to str
-        What a phone becomes; phones that are not in it stay as they are.
-    dropped : frozenset of str
-        Phones left out of references and hypotheses.
-    protocol : str
-        The folding in one line, printed with each score.
-    """
-
-    name: str
-    mapping: Mapping[str, str]
-    dropped: frozenset[str]
-    protocol: str
-
-    def apply(self, phones: Iterable[str]) -> list[str]:
-        """Return the folded phones; equal neighbours that arise are not merged."""
-        return [self.mapping.get(nfc(phone), phone) for phone in phones if nfc(phone) not in self.dropped]
-
-
-_LEE_HON = "TIMIT folded to {} phones (Lee and Hon 1989), q dropped, neighbouring silences not merged"
-_FOLDINGS = {
-    fold.name: fold
-    for fold in (
-        Folding("none", {}, frozenset(), "phones as labelled, none folded"),
-        Folding("timit48", TIMIT_TO_48, frozenset({"q"}), _LEE_HON.format(48)),
-        Folding("timit39", TIMIT_TO_39, frozenset({"q"}), _LEE_HON.format(39)),
-        Folding("cmu37", {"ao": "aa", "zh": "sh"}, frozenset(), "CMU phones folded to 37: ao as aa, zh as sh"),
-    )
-}
-
-_TIMIT = frozenset((*TIMIT61, *TIMIT48))
-_FOLDED = {"timit48": _TIMIT, "timit39": _TIMIT, "cmu37": frozenset(CMU39)}
-
-
-def parse_folding(spec: str | Mapping[str, str | None]) -> Folding:
-    """Return a named folding, or one of the user's mapping, in which phones mapped to nothing are dropped.
-
-    Raises
-    ------
-    InputError
-        No folding has that name, or the mapping has a chain (``a`` to ``b`` and ``b`` to ``c``).
-    """
-    if isinstance(spec, str):
-        if spec not in _FOLDINGS:
-            known = ", ".join(_FOLDINGS)
-            raise InputError(f"there is no folding {spec!r}", f"choose one of: {known}; or give a mapping of phones")
-        return _FOLDINGS[spec]
-    mapping = {nfc(phone): nfc(to) for phone, to in spec.items() if to}
-    dropped = frozenset(map(nfc, spec)) - frozenset(mapping)
-    for phone, to in mapping.items():
-        if to in dropped or mapping.get(to, to) != to:
-            what = f"the folding maps {phone!r} to {to!r}, which is folded itself"
-            raise InputError(what, f"map {phone!r} to the final phone")
-    words = [f"{phone} as {to}" for phone, to in mapping.items()] + [f"{phone} dropped" for phone in sorted(dropped)]
-    return Folding("custom", mapping, dropped, f"folded by the user's mapping: {', '.join(words) or 'nothing'}")
-
-
-def choose_folding(spec: str | Mapping[str, str | None], phones: Inventory, labels: Iterable[str] = ()) -> Folding:
-    """Return the folding that a config names; ``"auto"`` is timit39 for TIMIT's sets and none for others.
-
-    ``"strip:tone,length"`` counts phones as one that differ only in these classes of marks (see `apply_marks`), and
-    `labels` that are no phones of the set.
-
-    Raises
-    ------
-    InputError
-        There is no such folding, or it is a named one for another phone set, whose name would be wrong for the score.
-    """
-    if spec == "auto":
-        spec = "timit39" if phones.name.startswith("timit") else "none"
-    if isinstance(spec, str) and spec.startswith(STRIP):
-        return _without_marks(spec, (*phones.phones, *labels))
-    fold = parse_folding(spec)
-    if fold.name in _FOLDED:
-        others = [phone for phone in phones.phones if phone not in _FOLDED[fold.name] and phone not in SILENCES]
-        if others:
-            what = f"{len(others)} of the {len(phones.phones)} phones are not in the set that it folds"
-            what += f" ({first_few(others, 5)})"
-            fix = "set score.fold=auto, or none, or a mapping of your own phones"
-            raise InputError(f"score.fold={fold.name} does not fit: {what}", fix)
-    return fold
-
-
-def _without_marks(spec: str, phones: Iterable[str]) -> Folding:
-    """Return the folding of phones that leaves classes of marks out."""
-    kinds = [kind for kind in KINDS if kind in (named := spec.removeprefix(STRIP).split(","))]
-    if not set(named) <= {*KINDS}:
-        raise InputError(f"there is no folding {spec!r}", f"name classes of marks: {STRIP}{','.join(KINDS)}")
-    folded = {phone: "".join(apply_marks(phone, dict.fromkeys(kinds, "strip"))) for phone in phones}
-    changed = {phone: to for phone, to in folded.items() if to and to != phone}
-    dropped = frozenset(phone for phone, to in folded.items() if not to)
-    return Folding(spec, changed, dropped, f"phones that differ only in {' and '.join(kinds)} counted as one")
-
-
-def fold_labels(phones: Sequence[str], to: str) -> tuple[list[str], list[int]]:
-    """Fold TIMIT's 61 labels to a smaller set of TIMIT's.
-
-    Returns
-    -------
-    folded : list of str
-    kept : list of int
-        The index in `phones` of each folded phone, since some are dropped.
-    """
-    fold = parse_folding("none" if to == "timit61" else to)
-    kept = [k for k, phone in enumerate(phones) if phone not in fold.dropped]
-    return fold.apply(phones), kept

@@ -6,6 +6,7 @@ import io
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +21,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.channel import Conditions, difference, mean_of
 from speechctc.audio.recordings import Recording, name_of, speaker_of
 from speechctc.audio.tracks import Channel, chosen
-from speechctc.core import written
+from speechctc.core import links, written
 from speechctc.core.errors import InputError, as_utf8, first_few, plural, with_extra
 from speechctc.core.files import MOST_RESULTS, read_json
 from speechctc.corpora.transcripts import Task
@@ -54,16 +55,17 @@ WITH_PAUSE = "a pause inside a word, or a sound of it on the wrong side of one:"
 METHOD = (
     "Intervals hold 95 %, by Student's t: those of a person's mean over recordings, so one recording has none; those of"
     f" a sound over recordings where it is in {MIN_RECORDINGS} or more, else over the places where it was said, which"
-    " counts a noisy recording as several. Where most places are in the same text on"
-    " both dates, a change is the mean of the differences place by place; others do not count. The two means beside a"
-    " change are those of the places that are compared. A change is called beyond chance where the t test over"
-    " recordings (paired, or of two samples, with the degrees of freedom of the smaller) says so at 5 %, by Holm's"
-    " method for all sounds of a speaker: several are compared, so one may be chance though its interval is above 0. It"
-    f" is not called where a sound is in less than {MIN_RECORDINGS} recordings of a date, or where those of the two"
-    " dates differ in their spectrum, noise or cut-off samples: another microphone, codec or room moves scores too."
-    " No change is"
-    f" given of a sound that was said less than {FEW} times on one of the dates. Read the same text on both: other"
-    " words are easier or harder."
+    " counts a noisy recording as several."
+)
+CHANGES = (  # said only beside changes
+    " Where most places are in the same text on both dates, a change is the mean of the differences place by place;"
+    " others do not count. The two means beside a change are those of the places that are compared. A change is called"
+    " beyond chance where the t test over recordings (paired, or of two samples, with the degrees of freedom of the"
+    " smaller) says so at 5 %, by Holm's method for all sounds of a speaker: several are compared, so one may be chance"
+    f" though its interval is above 0. It is not called where a sound is in less than {MIN_RECORDINGS} recordings of a"
+    " date, or where those of the two dates differ in their spectrum, noise or cut-off samples: another microphone,"
+    f" codec or room moves scores too. No change is given of a sound that was said less than {FEW} times on one of the"
+    " dates. Read the same text on both: other words are easier or harder."
 )
 ORDER = (
     "An order of persons needs several sentences of each: the orders by two halves of the sentences of 20 learners had"
@@ -524,7 +526,7 @@ class SpeakerPages(NamedTuple):
         names = pages_of([each.speaker for each in given])
         recordings = [_in_own_folder(each, names[each.speaker]) for each in given]
         files = [*(f"{name}.html" for name in (INDEX, *names.values())), f"{SHEET}.csv", f"{SHEET}.xlsx"]
-        written.refuse_links_below(folder, Path(SCORES))
+        links.refuse_links_below(folder, Path(SCORES))
         written.refuse_changed([folder / name for name in files], overwrite)
         others = _of_others(folder, recordings)
         if others and not overwrite:
@@ -624,8 +626,10 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
         what = f"the scores of before are of another kind than those of now: {first_few(sorted(before.about), 1)}"
         raise InputError(what, "score those recordings again with this model, and name their new folder")
     speakers = speakers_of(now, before, pages)
-    values = {"about": " ".join(sorted(now.about)), "method": METHOD, "has_before": before is not None, "few": FEW}
+    method = METHOD + (CHANGES if before else "")
+    values = {"about": " ".join(sorted(now.about)), "method": method, "has_before": before is not None, "few": FEW}
     values |= {
+        "made": f"Folder {folder.resolve().name}, {date.today().isoformat()}",
         "remarks": now.remarks,
         "order": ORDER,
         "findings": FINDINGS,
@@ -647,7 +651,7 @@ def write_speakers(folder: Path, now: Scores, before: Scores | None, pages: dict
     values |= of_class(now.said, speakers, phones, named)
     page = render_page("speakers.html", "Learners and sounds", values, ["speaker.css"], ["class.js"])
     written.write_text(folder / f"{INDEX}.html", page, overwrite)
-    about = [f"{values['about']} {METHOD} {ORDER} {FAIR}", *(each.text for each in now.remarks)]
+    about = [f"{values['about']} {method} {ORDER} {FAIR}", *(each.text for each in now.remarks)]
     said = _write_sheets(folder, speakers, phones, before is not None, about, overwrite)
     return f"{said}; no page of {first_few(lost)}: none of their recordings counts" if lost else said
 

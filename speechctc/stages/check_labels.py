@@ -29,7 +29,7 @@ from speechctc.corpora.registry import read_corpus
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import Segment
 from speechctc.inference.streaming import Logits
-from speechctc.model.numpy_net import log_softmax
+from speechctc.lm.search import log_softmax
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Tier, Timeline, make_timeline

@@ -15,6 +15,7 @@ from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import Dereverberated
 from speechctc.audio.recordings import Named, Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
+from speechctc.audio.standard_input import opened_stdin
 from speechctc.core.errors import InputError, counted_alike, first_few
 from speechctc.core.parallel import each_within, time_limit
 from speechctc.core.progress import Reporter
@@ -178,7 +179,7 @@ def _results(
     paths, rate = [recording.path for recording in recordings], recogniser.config.features.sample_rate
     form, alternatives, channel = options.form, work.alternatives, work.channel
     if paths == [STDIN.path]:
-        opening = sound_file.opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
+        opening = opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
         return _while_read(recogniser, opening, form, alternatives, LOOKAHEAD if work.live else None)
     if work.cluster:
         from speechctc.stages.decode_sources import on_workers  # late: few use a cluster

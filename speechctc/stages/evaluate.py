@@ -20,21 +20,10 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import SPLITS, Utterance
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.segmenter import expected_calibration_error
-from speechctc.metrics.per import (
-    PER_MEANS,
-    EditCounts,
-    FeatureScore,
-    PairedTest,
-    ProtocolScore,
-    Reliability,
-    compare_errors,
-    feature_score,
-    few_of,
-    known_speakers,
-    protocols_for,
-    reliability,
-    score_by_protocols,
-)
+from speechctc.metrics.feature_errors import FeatureScore, feature_score
+from speechctc.metrics.per import PER_MEANS, EditCounts
+from speechctc.metrics.protocols import ProtocolScore, protocols_for, score_by_protocols
+from speechctc.metrics.reliability import PairedTest, Reliability, compare_errors, few_of, known_speakers, reliability
 from speechctc.pages.page import render_text
 from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance, score_split
 

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from speechctc import __version__
 from speechctc.config.load import override, parse_config
 from speechctc.config.schema import KINDS, MARKS, NO_RUN, Config, CorpusConfig
-from speechctc.core import files, written
+from speechctc.core import files, links, written
 from speechctc.core.bundled import MODELS
 from speechctc.core.errors import InputError, printable
 from speechctc.core.progress import Reporter
@@ -29,7 +29,7 @@ from speechctc.inference.boundary_model import BoundaryModel
 from speechctc.inference.load import load_lm, relative
 from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
 from speechctc.inference.segmenter import CALIBRATION_FILE, MIN_DURATION, Calibration
-from speechctc.lm import search
+from speechctc.lm import tuned
 from speechctc.lm.model import NgramModel
 from speechctc.model.checkpoint import (
     FREQUENCIES,
@@ -52,7 +52,7 @@ from speechctc.stages.sources import SOURCES_FILE, kept_sources
 KEPT = ("epoch", "dev_per", "dev_repeated", "fold", FREQUENCIES)
 CARD = "README.md"
 LISTED = "files"  # in checkpoint.json: what was exported, so that a file that was added is known
-BESIDE = (CALIBRATION_FILE, boundaries.FILE, goodness.FILE, JUDGE_FILE, search.TUNED_FILE, SOURCES_FILE)
+BESIDE = (CALIBRATION_FILE, boundaries.FILE, goodness.FILE, JUDGE_FILE, tuned.TUNED_FILE, SOURCES_FILE)
 WRITTEN = (CARD, "weights.safetensors", "checkpoint.json", "lm.safetensors", *BESIDE)
 
 ENDINGS = {".onnx": "onnx", ".html": "web"}
@@ -109,11 +109,11 @@ def check_out(out: Path, overwrite: bool = False) -> None:
     if not overwrite:
         raise InputError(f"{out}: exists already", "name another, or give --overwrite to replace an exported model")
     if out.suffix.lower() == ".onnx":
-        return written.refuse_odd(out)
+        return links.refuse_odd(out)
     if out.is_symlink() or not out.is_dir():
         raise InputError(f"{out}: not a folder", "name the folder itself, or another place")
     for path in out.iterdir():
-        written.refuse_odd(path)
+        links.refuse_odd(path)
     if others := sorted({path.name for path in out.iterdir()} - _exported(out)):
         what = f"{out}: not an exported model and nothing else ({', '.join(others[:3])})"
         raise InputError(what, "move it away, or name another folder")
@@ -193,10 +193,10 @@ def export(
         (draft / CARD).write_bytes(model_card(portable, out.name, draft).encode() if kept is None else kept)
         for name, content in usual.items():
             (draft / name).write_bytes(content)
-        own, rounded = (search.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
+        own, rounded = (tuned.identity(lm, None) for lm in (checkpoint.lm, load_checkpoint(draft).lm))
         for entry in tunings:
             lms = rounded if entry["lms"] == own else entry["lms"]
-            search.write_tuned(draft / search.TUNED_FILE, entry | {"lms": lms})
+            tuned.write_tuned(draft / tuned.TUNED_FILE, entry | {"lms": lms})
         about = files.read_json(draft / "checkpoint.json")
         write_about(draft, about | {LISTED: sorted(path.name for path in draft.iterdir())})
 
@@ -219,7 +219,7 @@ def _whole(
     return (
         read_checkpoint(folder),
         Calibration.load(folder),
-        search.read_tuned(folder / search.TUNED_FILE),
+        tuned.read_tuned(folder / tuned.TUNED_FILE),
         BoundaryModel.load(folder),
         {each.name: files.readable(each).read_bytes() for each in usual if each.exists()},
     )
@@ -261,10 +261,10 @@ def _with_ngram(
     if not isinstance(model, NgramModel):
         raise InputError(f"{path}: not an n-gram", "an exported model holds an n-gram; give the LSTM with decode --lm")
     ngram = relative(model, checkpoint)
-    own = search.identity(ngram, None)
+    own = tuned.identity(ngram, None)
     entry = next((each for each in tunings if each["lms"] == own), None)
     # the share of an LSTM that may be added is not that of an n-gram alone, 0
-    settings = [each for each in search.tuned_settings(entry) if not each.startswith("decode.lm_share=")]
+    settings = [each for each in tuned.tuned_settings(entry) if not each.startswith("decode.lm_share=")]
     config = parse_config(override(checkpoint.config.to_dict(), settings), "the model's config with tuned weights")
     weights = f"{path}: weight {config.decode.lm_weight:g}, bonus {config.decode.lm_bonus:g}"
     if entry is None:

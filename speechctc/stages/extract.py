@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from speechctc.audio import sound_file
 from speechctc.audio.dereverberation import When, as_decoded
 from speechctc.config.schema import KINDS, Config, FeatureConfig
-from speechctc.core import files, written
+from speechctc.core import files, links, written
 from speechctc.core.cluster import on_cluster, shared_recording
 from speechctc.core.dispatch import ClusterRun, LostItem
 from speechctc.core.errors import InputError, counted, first_few, plural, printable
-from speechctc.core.parallel import WorkerEnded, in_processes
+from speechctc.core.parallel import WorkerEnded
+from speechctc.core.processes import in_processes
 from speechctc.core.progress import Reporter
 from speechctc.core.text_files import tsv
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, Corpus, Utterance
@@ -119,7 +120,7 @@ def extract(config: Config, reporter: Reporter, prune: bool = False) -> list[Spl
     began = time.monotonic()
     extractor(config.features).check(config)  # as training will, which comes hours later
     folder, corpus, last = config.data.dir, read_corpus(config.corpus), last_run(config)
-    written.refuse_linked_folder(folder / STORE)
+    links.refuse_linked_folder(folder / STORE)
     for split in SPLITS:
         refuse_earlier(folder / split)
     if last:
@@ -156,7 +157,7 @@ def _section(config: Config) -> dict[str, Any]:
 def _alone(folder: Path, reporter: Reporter) -> Iterator[None]:
     """Wait until no other process extracts into a folder: what it makes need not be made again."""
     folder.mkdir(parents=True, exist_ok=True)
-    handle = written.open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    handle = links.open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         if files.try_lock(handle) is False:
             reporter.note(f"{folder}: another extraction is under way; this one goes on when it has ended")

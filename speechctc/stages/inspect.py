@@ -21,7 +21,7 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import output_frames
 from speechctc.model.net import ConvCTCNet, Layer, Maxout, PieceWins, net_of
-from speechctc.pages import figures as pictures
+from speechctc.pages import net_figures as pictures
 from speechctc.pages.figures import require_matplotlib
 from speechctc.pages.page import data_url, render_page
 from speechctc.pages.timeline import SpectrogramSettings, levels_db

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from speechctc.config.load import read_yaml
 from speechctc.config.schema import Config
-from speechctc.core.errors import InputError, first_few, plural
+from speechctc.core import files
+from speechctc.core.errors import first_few, plural
 from speechctc.core.files import short
+from speechctc.core.latest_run import latest_run
 from speechctc.corpora.corpus import Corpus
-from speechctc.model.checkpoint import latest_run
-from speechctc.training.growth import UTTERANCES, LastRun, changes, noted_run, read_marks
+from speechctc.training.growth import RECORD, UTTERANCES, LastRun, changes, noted_run, read_marks
 
 
 def last_run(config: Config) -> LastRun | None:
@@ -20,11 +20,11 @@ def last_run(config: Config) -> LastRun | None:
     if (noted := noted_run(config.data.dir)) is not None or (latest := latest_run()) is None:
         return noted
     try:
-        stored = read_yaml(latest / "config.yaml")["corpus"]
+        stored = files.read_json(latest / RECORD)["config"]["corpus"]
         mine = config.to_dict()["corpus"]
         if all(stored[key] == mine[key] for key in ("kind", "root", "tables")):
             return LastRun(str(latest), float(stored["dev_share"]), read_marks(latest / UTTERANCES)["dev"])
-    except (InputError, OSError, LookupError, TypeError, ValueError):  # of a run that cannot be read nothing is known
+    except (OSError, LookupError, TypeError, ValueError):  # of a run that cannot be read nothing is known
         pass
     return None
 

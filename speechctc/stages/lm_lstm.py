@@ -21,8 +21,8 @@ from speechctc.config.load import explain, override
 from speechctc.core import files
 from speechctc.core.devices import choose_device
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import only_training, stop_requests
 from speechctc.core.progress import Reporter
+from speechctc.core.training_process import only_training, stop_requests
 from speechctc.lm.lstm import LstmConfig, LstmModel, LstmTrainer, PhoneLstm, SavedLstm, load_lstm, save_lstm
 from speechctc.lm.model import ABOUT
 from speechctc.model.checkpoint import provenance

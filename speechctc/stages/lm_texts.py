@@ -26,15 +26,7 @@ from speechctc.lm.model import LanguageModel, NgramModel, sample
 from speechctc.lm.ngram import estimate
 from speechctc.model.checkpoint import find_checkpoint, read_inventory
 from speechctc.phones.articulation import is_arpabet
-from speechctc.phones.inventory import (
-    FOUND,
-    NAMED,
-    Inventory,
-    encode_text,
-    inventory_of,
-    named_inventory,
-    read_phone_text,
-)
+from speechctc.phones.inventory import FOUND, NAMED, Inventory, encode_text, inventory_of, named_inventory
 from speechctc.phones.label_rules import may_be_phone
 from speechctc.phones.nonspeech import NonSpeech
 from speechctc.phones.pronouncer import PhoneMapper, Pronouncer
@@ -352,3 +344,17 @@ def table(found: Sequence[Perplexity]) -> str:
         interval = f"{each.low:.2f} to {each.high:.2f}"
         rows.append((each.lm, each.text, str(each.utterances), str(each.phones), f"{each.perplexity:.2f}", interval))
     return "\n".join(columns(rows, "llrrrr"))
+
+
+def read_phone_text(path: Path) -> list[list[str]]:
+    """Return the phones of each line that has any, separated by spaces.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or there are no phones in it.
+    """
+    utterances = [words for line in read_unpacked(path, "a UTF-8 text").splitlines() if (words := line.split())]
+    if not utterances:
+        raise InputError(f"{path}: no phones in it", "write one utterance per line, its phones separated by spaces")
+    return utterances

@@ -22,8 +22,9 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.lm.model import LanguageModel, PhoneLM, Sequences
 from speechctc.lm.ngram import Reals
 from speechctc.lm.search import Ranker, Rows, best_labels, choose_search, collapse
-from speechctc.metrics.per import draw_rates, edit_counts, few_of, known_speakers
-from speechctc.phones.label_rules import Folding, choose_folding
+from speechctc.metrics.per import edit_counts
+from speechctc.metrics.reliability import draw_rates, few_of, known_speakers
+from speechctc.phones.folding import Folding, choose_folding
 from speechctc.stages.split_scoring import HEARD, keep_dev, sound_of
 
 Counts = NDArray[np.int64]

@@ -26,7 +26,7 @@ from speechctc.corpora.tasks import in_table
 from speechctc.corpora.transcripts import TranscriptOptions
 from speechctc.inference.manifest import digest_of
 from speechctc.inference.output import OutputOptions, ResultWriter, Work, check_out, left_to_do, write_results
-from speechctc.pages.figures import draw_measures
+from speechctc.pages.measured_figures import draw_measures
 from speechctc.phones.articulation import describe, ipa, is_arpabet
 from speechctc.phones.inventory import nfc
 from speechctc.phones.notations import from_xsampa, is_xsampa

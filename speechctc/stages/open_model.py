@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from speechctc.config.encoder import find_encoder
 from speechctc.core import files
@@ -13,8 +14,14 @@ from speechctc.core.devices import recognition_device
 from speechctc.core.progress import Reporter
 from speechctc.inference.decoder import ONLY, Decoder
 from speechctc.inference.load import with_lms
-from speechctc.lm.search import lm_settings
+from speechctc.lm.tuned import lm_settings
+from speechctc.model.checkpoint import Checkpoint
+from speechctc.model.layers import is_own
+from speechctc.model.numpy_net import NumpyNet
 from speechctc.stages.used_model import find_and_describe
+
+if TYPE_CHECKING:
+    from speechctc.model.net import TorchNet
 
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
 
@@ -102,11 +109,20 @@ def open_model(
 def _read(kind: type[AnyDecoder], folder: Path, about: str, device: str) -> AnyDecoder:
     """Read what is in the folder of a checkpoint, which holds still meanwhile."""
     chosen = recognition_device(device)
-    own: dict[str, Any] = {"device": chosen, "folder": folder, "about": about}
+    own: dict[str, Any] = {"device": chosen, "folder": folder, "about": about, "net": partial(_net_on, chosen)}
     model = files.read_folder(folder, lambda place: kind(**kind.parts(place), **own))
     if model.config.features.kind == "encoder":
         find_encoder(model.config.features.encoder)  # before the first recording
     return model
+
+
+def _net_on(device: str, checkpoint: Checkpoint) -> NumpyNet | TorchNet:
+    """Return the net of a checkpoint: in numpy on the CPU, in torch elsewhere and for a net of one's own."""
+    if device == "cpu" and not is_own(checkpoint.config.model):
+        return NumpyNet(checkpoint)
+    from speechctc.model.net import TorchNet
+
+    return TorchNet(checkpoint, device)
 
 
 def _with_search(model: AnyDecoder, choice: ModelChoice, reporter: Reporter | None) -> AnyDecoder:

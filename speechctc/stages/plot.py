@@ -1,20 +1,15 @@
-"""Draw the curves of training runs: of one while it goes on, of several over one another."""
+"""Draw the curves of several training runs over one another."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from speechctc.core import files, written
-from speechctc.core.errors import InputError, plural, with_extra
-from speechctc.pages import figures
+from speechctc.core import written
+from speechctc.core.errors import InputError, plural
 from speechctc.pages.figures import draw_curves, image_format
 from speechctc.training.runs import EPOCH_NUMBERS, Run
-
-SHARE = 0.02  # of the time, at most, for drawing
-MIN_EPOCHS = 2  # epochs
 
 
 def plot(folders: Sequence[Path], out: Path, overwrite: bool = False) -> list[str]:
@@ -55,41 +50,3 @@ def read_epochs(folder: Path) -> list[dict[str, Any]]:
 def _line(name: str, epochs: Sequence[dict[str, Any]]) -> str:
     best = min(epochs, key=lambda epoch: (float(epoch["dev_per"]), float(epoch["dev_loss"])))
     return f"{name}: {plural(len(epochs), 'epoch')}, lowest dev PER {best['dev_per']:.2f} % in epoch {best['epoch']}"
-
-
-class CurvesFile:
-    """Draws the epochs of a run; without matplotlib, or with ``train.curves=false``, it draws nothing.
-
-    Parameters
-    ----------
-    path : Path
-        The picture.
-    wanted : bool
-    """
-
-    def __init__(self, path: Path, wanted: bool) -> None:
-        self.path, self.note, self._draws = path, "", wanted and figures.is_available()
-        self._next, self._drawn = 0.0, 0
-        if self._draws:
-            self.note = f"curves of this run, from the second epoch on: {path}"
-        elif wanted:
-            why = f"because matplotlib is not installed ({with_extra('report')})"
-            self.note = f"no {path.name} is drawn, {why}; speechctc plot {path.parent} draws it later"
-
-    def update(self, epochs: Sequence[dict[str, Any]], last: bool = False) -> None:
-        """Draw the epochs, unless they are drawn or the last drawing is too recent; if it is the `last`, draw anyway.
-
-        A picture must not end a training: if it cannot be drawn, it is not.
-        """
-        if not self._draws or len(epochs) < MIN_EPOCHS or len(epochs) == self._drawn:
-            return
-        began = time.monotonic()
-        if began < self._next and not last:
-            return
-        try:
-            files.write_bytes(self.path, draw_curves({str(self.path.parent): epochs}))
-        except Exception:  # whatever matplotlib raises, of damaged fonts or folders that it cannot write to
-            self._draws = False
-            return
-        self._drawn, now = len(epochs), time.monotonic()
-        self._next = now + (now - began) / SHARE

@@ -19,12 +19,12 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.corpus import Utterance
 from speechctc.inference.recogniser import Recogniser
 from speechctc.metrics.edits import DIMENSIONS, Confusions, Edit, align, phonetic_order
-from speechctc.metrics.per import ProtocolScore
+from speechctc.metrics.protocols import ProtocolScore
 from speechctc.pages import timeline
 from speechctc.pages.page import render_page
 from speechctc.pages.timeline import Cell, Kind, Tier, Timeline, make_timeline, sound_url
 from speechctc.phones.articulation import is_arpabet
-from speechctc.phones.label_rules import Folding
+from speechctc.phones.folding import Folding
 from speechctc.stages.evaluate import Evaluation, score_of, scores_by
 from speechctc.stages.split_scoring import ScoredSplit, ScoredUtterance, Times, times_of_labels
 

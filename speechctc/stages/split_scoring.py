@@ -27,17 +27,14 @@ from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.metrics.edits import right_phones
-from speechctc.metrics.per import EditCounts, Reliability, edit_counts, reliability
+from speechctc.metrics.per import EditCounts, edit_counts
+from speechctc.metrics.reliability import Reliability, reliability
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.phones.articulation import match_phones
+from speechctc.phones.folding import Folding, choose_folding, parse_folding
 from speechctc.phones.inventory import BURSTS, Inventory, inventory_of
-from speechctc.phones.label_rules import (
-    Folding,
-    are_strings,
-    choose_folding,
-    parse_folding,
-    without_marks,
-)
+from speechctc.phones.label_rules import are_strings
+from speechctc.phones.marks import without_marks
 from speechctc.phones.nonspeech import LEFT_OUT
 from speechctc.phones.nonspeech_labels import kind_of_phone
 from speechctc.phones.notations import are_other_ipa, choose_symbols, is_xsampa, notation_of

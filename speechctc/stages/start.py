@@ -20,10 +20,10 @@ from speechctc.core.errors import InputError, printable, shortened, with_extra
 from speechctc.core.parallel import attempt
 from speechctc.corpora.registry import read_corpus
 from speechctc.corpora.survey import Survey, describe, survey
-from speechctc.metrics.per import known_speakers
+from speechctc.metrics.reliability import known_speakers
 from speechctc.pages.page import render_text
 from speechctc.phones.articulation import match_phones
-from speechctc.phones.label_rules import without_marks
+from speechctc.phones.marks import without_marks
 
 LANGUAGE = {"english": "en"}  # that of a bundled model of one
 # Keys of the section corpus that a new config of the same folder takes over: how its labels are read.

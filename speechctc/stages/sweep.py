@@ -13,13 +13,14 @@ import yaml
 
 from speechctc.config.load import load_config
 from speechctc.config.schema import Config
-from speechctc.core import files, written
+from speechctc.core import files, links
 from speechctc.core.errors import InputError, columns
+from speechctc.core.latest_run import point_latest
 from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
 from speechctc.stages.calibrate import calibrate_run
 from speechctc.stages.train import train
-from speechctc.training.runs import locked_folder, point_latest
+from speechctc.training.runs import locked_folder
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def sweep(config: str, settings: Sequence[str], folder: Path, reporter: Reporter
 
 def _outcome(trial: Trial, config: Config, reporter: Reporter) -> Outcome:
     """Train a trial, as far as it is not, and say how it ended."""
-    written.refuse_linked_folder(trial.run)
+    links.refuse_linked_folder(trial.run)
     problem = attempt(lambda own: _train(own, reporter), config)
     per, epoch = _best(trial.run / "best")
     why = str(problem) if isinstance(problem, InputError) else None

@@ -6,21 +6,25 @@ optimiser and the position in the epoch. On a CPU, a resumed run gives the same 
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from speechctc import ctc
 from speechctc.audio.folders import LABEL_TRACKS, TIERS, files_below
 from speechctc.config.schema import Config
+from speechctc.core import files
 from speechctc.core.devices import allow_tf32, choose_device, is_out_of_memory
-from speechctc.core.errors import InputError, first_few
-from speechctc.core.parallel import attempt, only_training, stop_requests
+from speechctc.core.errors import InputError, first_few, with_extra
+from speechctc.core.parallel import attempt
 from speechctc.core.progress import Reporter
+from speechctc.core.training_process import only_training, stop_requests
 from speechctc.corpora.corpus import PHONES_FILE, SPLITS, repeats_note
 from speechctc.corpora.findings import check_counts, check_disk
+from speechctc.ctc.entry import warm_up
 from speechctc.features.splits import read_table
-from speechctc.stages.plot import CurvesFile
+from speechctc.pages import figures
 from speechctc.training.dev_score import DevScore
 from speechctc.training.distributed import Ranks, process_group
 from speechctc.training.records import Callbacks
@@ -28,6 +32,9 @@ from speechctc.training.runs import Run
 from speechctc.training.trainer import Stopped, Trainer
 
 __all__ = ["Stopped", "Trained", "train"]
+
+SHARE = 0.02  # of the time, at most, for drawing
+MIN_EPOCHS = 2  # epochs
 
 
 class Trained(NamedTuple):
@@ -80,7 +87,7 @@ def train(
                 _warn(trainer)
                 reporter.note(*filter(None, [curves.note]))
             if device.type == "cpu" and config.train.loss_backend in ("auto", "cpu"):
-                ctc.warm_up()  # may compile it, which takes longer than some epochs
+                warm_up()  # may compile it, which takes longer than some epochs
             with stop_requests(trainer.request_stop):
                 return Trained(_explain_oom(trainer), config.run, ranks.is_main)
         except BaseException:
@@ -147,3 +154,41 @@ def _changed_labels(config: Config) -> list[str]:
         paths += [path for path in files_below(corpus.root) if path.suffix.lower() in endings]
     extracted = made.stat().st_mtime
     return sorted(str(path) for path in paths if path.exists() and path.stat().st_mtime > extracted)
+
+
+class CurvesFile:
+    """Draws the epochs of a run; without matplotlib, or with ``train.curves=false``, it draws nothing.
+
+    Parameters
+    ----------
+    path : Path
+        The picture.
+    wanted : bool
+    """
+
+    def __init__(self, path: Path, wanted: bool) -> None:
+        self.path, self.note, self._draws = path, "", wanted and figures.is_available()
+        self._next, self._drawn = 0.0, 0
+        if self._draws:
+            self.note = f"curves of this run, from the second epoch on: {path}"
+        elif wanted:
+            why = f"because matplotlib is not installed ({with_extra('report')})"
+            self.note = f"no {path.name} is drawn, {why}; speechctc plot {path.parent} draws it later"
+
+    def update(self, epochs: Sequence[dict[str, Any]], last: bool = False) -> None:
+        """Draw the epochs, unless they are drawn or the last drawing is too recent; if it is the `last`, draw anyway.
+
+        A picture must not end a training: if it cannot be drawn, it is not.
+        """
+        if not self._draws or len(epochs) < MIN_EPOCHS or len(epochs) == self._drawn:
+            return
+        began = time.monotonic()
+        if began < self._next and not last:
+            return
+        try:
+            files.write_bytes(self.path, figures.draw_curves({str(self.path.parent): epochs}))
+        except Exception:  # whatever matplotlib raises, of damaged fonts or folders that it cannot write to
+            self._draws = False
+            return
+        self._drawn, now = len(epochs), time.monotonic()
+        self._next = now + (now - began) / SHARE

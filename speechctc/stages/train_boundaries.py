@@ -22,8 +22,8 @@ from speechctc.config.load import with_settings
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.core.optimizers import AdamW
-from speechctc.core.parallel import only_training
 from speechctc.core.progress import Reporter
+from speechctc.core.training_process import only_training
 from speechctc.corpora.corpus import Utterance
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference import boundary_model

@@ -37,7 +37,7 @@ from speechctc.audio.annotations import (
     tier_key,
 )
 from speechctc.audio.recordings import Siblings
-from speechctc.core import files, written
+from speechctc.core import files, links, written
 from speechctc.core.errors import InputError
 from speechctc.corpora.tier_choice import phone_tier
 from speechctc.inference.result import Recognition
@@ -222,7 +222,8 @@ class Document:
             splice = make()
             before, after = self.phones[: splice.at][-1:], self.phones[splice.at + len(splice.old) :][:1]
             journal.check_order([*before, *splice.new, *after], self.seconds)
-            self._save(splice.to_dict())
+            if splice.new != splice.old:  # an edit that changes nothing is no step to undo
+                self._save(splice.to_dict())
             return splice
 
     def step(self, revision: int, way: str) -> Splice:
@@ -516,7 +517,7 @@ def refuse_odd_grid(path: Path) -> None:
         It is a pipe, which may never be read to its end, a device or a folder.
     """
     if not path.is_symlink():
-        written.refuse_odd(path)
+        links.refuse_odd(path)
 
 
 def digest(path: Path) -> str:

@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from speechctc.audio.dereverberation import TAKEN
 from speechctc.audio.sound_file import info
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import start_method
+from speechctc.core.processes import start_method
 from speechctc.inference.alignment import Aligner
 from speechctc.inference.placement import Posteriors
 from speechctc.inference.result import NOTHING_HEARD
 from speechctc.inference.segmenter import FrameClock, Segment
 from speechctc.inference.transcript import check_fit, phone_units
-from speechctc.model.numpy_net import log_softmax
+from speechctc.lm.search import log_softmax
 from speechctc.studio.document import Conflict
 from speechctc.studio.sound import Waveform, version
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from speechctc.core import written
+from speechctc.core import links
 from speechctc.core.errors import InputError, advice_on
 from speechctc.core.files import append, flush, is_at, locked, named, readable, write_bytes
 from speechctc.inference.segmenter import Segment
@@ -47,6 +47,8 @@ class Phone(NamedTuple):
         Other phones that the model considered, with their posteriors.
     checked : bool
         A person has chosen or confirmed the label.
+    first : str
+        The label that was there before a person gave another; ``""`` if nobody did.
     """
 
     start: float
@@ -55,11 +57,13 @@ class Phone(NamedTuple):
     confidence: float | None = None
     alternatives: tuple[tuple[str, float], ...] = ()
     checked: bool = False
+    first: str = ""
 
     def to_list(self) -> list[Any]:
         """Return the values as the journal and the page have them."""
         others = [list(each) for each in self.alternatives]
-        return [self.start, self.end, self.label, self.confidence, others, self.checked]
+        values = [self.start, self.end, self.label, self.confidence, others, self.checked]
+        return [*values, self.first] if self.first else values
 
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> Phone:
@@ -70,14 +74,15 @@ class Phone(NamedTuple):
         ValueError, TypeError
             The values are not those of a phone.
         """
-        start, end, label, confidence, alternatives, checked = values
+        start, end, label, confidence, alternatives, checked, *more = values
+        (first,) = more or [""]
         others = tuple((str(phone), float(p)) for phone, p in alternatives)
         confidence = None if confidence is None else float(confidence)
         numbers = [p for _, p in others] + [0.0 if confidence is None else confidence]
-        if not (0 <= start <= end < math.inf and isinstance(label, str) and all(map(math.isfinite, numbers))):
+        if not (0 <= start <= end < math.inf and all(map(math.isfinite, numbers))):
             raise ValueError(f"not a phone: {values!r:.80}")
-        "".join([label, *(phone for phone, _ in others)]).encode()  # ValueError: half of a pair of UTF-16
-        return cls(float(start), float(end), label, confidence, others, bool(checked))
+        "".join([label, first, *(phone for phone, _ in others)]).encode()  # TypeError; or half of a pair of UTF-16
+        return cls(float(start), float(end), label, confidence, others, bool(checked), first)
 
     @classmethod
     def of(cls, segment: Segment) -> Phone:
@@ -210,9 +215,11 @@ def edit(phones: Sequence[Phone], seconds: float, request: Mapping[str, Any]) ->
 
 
 def relabel(labels: Labels, request: Mapping[str, Any]) -> Splice:
-    """Give a phone another label."""
+    """Give a phone another label; the first one is kept beside it, to go back to."""
     number, phone = labels.chosen(request)
-    changed = phone._replace(label=checked_label(request.get("label")), confidence=None, checked=True)
+    label = checked_label(request.get("label"))
+    first = phone.first or (phone.label if label != phone.label else "")
+    changed = phone._replace(label=label, confidence=None, checked=True, first=first)
     return labels.splice(number, number + 1, changed)
 
 
@@ -237,7 +244,7 @@ def split(labels: Labels, request: Mapping[str, Any]) -> Splice:
         raise InputError(f"{phone.label!r} cannot be split at {time:.3f} s", "move the cursor into the phone")
     second = checked_label(request["label"]) if request.get("label") else phone.label
     left = phone._replace(end=time, confidence=None, checked=True)
-    right = Phone(time, phone.end, second, None, phone.alternatives, True)
+    right = left._replace(start=time, end=phone.end, label=second)
     return labels.splice(number, number + 1, left, right)
 
 
@@ -370,7 +377,7 @@ class Journal:
         InputError
             The file cannot be read, or is a link or a pipe.
         """
-        written.refuse_odd(self.path)
+        links.refuse_odd(self.path)
         try:
             content = readable(self.path, MOST).read_bytes()
         except FileNotFoundError:
@@ -401,7 +408,7 @@ class Journal:
         lines = before + to_lines(*entries)
         if sys.platform != "win32":
             self._leave_snapshots()
-        handle = written.open_plain(self.path, _FLAGS)
+        handle = links.open_plain(self.path, _FLAGS)
         try:
             with locked(handle):
                 self._append(handle, lines)
@@ -425,7 +432,7 @@ class Journal:
         """Go on in a copy of the journal, if it has other names: a snapshot by hard links must not change."""
         if not os.path.lexists(self.path) or self.path.lstat().st_nlink < 2:
             return
-        handle = written.open_plain(self.path, os.O_RDWR)
+        handle = links.open_plain(self.path, os.O_RDWR)
         try:
             with locked(handle):
                 if is_at(handle, self.path):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
 from speechctc.core.files import append, flush, is_free, named, numbered, try_lock
-from speechctc.core.written import open_plain, refuse_odd
+from speechctc.core.links import open_plain, refuse_odd
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.studio.engine import Engine

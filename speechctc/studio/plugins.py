@@ -20,10 +20,9 @@ from xml.sax.saxutils import escape
 from speechctc.audio import sound_file
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.eaf_writer import xml_text
-from speechctc.core import files, written
+from speechctc.core import files, links, written
 from speechctc.core.errors import InputError
-from speechctc.core.parallel import module_command
-from speechctc.core.standard_streams import open_standard_streams
+from speechctc.core.processes import module_command, open_standard_streams
 
 TEMPLATES = Path(__file__).with_name("templates")
 ELAN, PRAAT = "elan-speechctc", "plugin_speechctc"
@@ -78,7 +77,7 @@ def write(plugins: Sequence[Path], model: str, overwrite: bool = False) -> None:
         Files that a person made or changed would be replaced, or a plugin's folder is a link.
     """
     for plugin in plugins:
-        written.refuse_linked_folder(plugin)
+        links.refuse_linked_folder(plugin)
     texts = {plugin / name: _text(name, model) for plugin in plugins for name in FILES[plugin.name]}
     written.refuse_changed(texts, overwrite)
     for path, text in texts.items():

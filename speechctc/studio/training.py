@@ -23,10 +23,10 @@ import psutil
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.sound_file import write_wav
-from speechctc.core import files, written
+from speechctc.core import files, links
 from speechctc.core.errors import InputError, check_torch, first_few
-from speechctc.core.parallel import OWN_GROUP, STOP, module_command
-from speechctc.core.standard_streams import open_standard_streams
+from speechctc.core.processes import module_command, open_standard_streams
+from speechctc.core.training_process import OWN_GROUP, STOP
 from speechctc.corpora.corpus_builder import shuffled
 from speechctc.phones.inventory import NAMED
 from speechctc.stages.start import advise
@@ -233,7 +233,7 @@ class Training:
 
     def choose(self, model: Path | None) -> None:
         """Remember the model to use when the studio is opened again, and that the rounds that ended were looked at."""
-        written.refuse_linked_folder(self.folder)
+        links.refuse_linked_folder(self.folder)
         self.folder.mkdir(exist_ok=True)
         name = str(model.relative_to(self.folder)) if model is not None else ""
         looked_at = self._rounds()[: -1 if self.is_running() else None]
@@ -294,7 +294,7 @@ class Training:
         if len(documents) < MIN_RECORDINGS:
             what = f"{len(documents)} corrected recordings; training needs {MIN_RECORDINGS}: one chooses the epoch"
             raise InputError(what, "correct more of them")
-        written.refuse_linked_folder(self.folder)
+        links.refuse_linked_folder(self.folder)
         number = max(self._rounds(), default=0) + 1
         folder = self._round(number)
         try:

@@ -31,8 +31,8 @@ from speechctc.features.shards import REMAKE
 from speechctc.features.splits import Recipe, SplitFeatures, read_split
 from speechctc.lm.model import PhoneLM
 from speechctc.model.layers import longest_frames
+from speechctc.phones.folding import choose_folding
 from speechctc.phones.inventory import Inventory
-from speechctc.phones.label_rules import choose_folding
 from speechctc.training.epoch_plan import ChunkPlan, EpochPlan, Indices, Limits
 
 RELEASE_BYTES = 8 * 2**20  # bytes of a shard to read before its mapped pages are released

@@ -13,15 +13,14 @@ from torch import Tensor
 
 from speechctc.config.schema import ModelConfig
 from speechctc.core.parallel import ordered, threads
-from speechctc.ctc import ctc_loss
+from speechctc.ctc.loss import ctc_loss
 from speechctc.features.activity import ActivityGate
 from speechctc.features.filterbank import frame_mask
 from speechctc.lm.model import PhoneLM
-from speechctc.lm.search import Rows, best_labels, choose_search
+from speechctc.lm.search import Rows, best_labels, choose_search, log_softmax
 from speechctc.metrics.per import EditCounts, edit_counts
 from speechctc.model.layers import output_frames
 from speechctc.model.net import PieceWins, counted_wins
-from speechctc.model.numpy_net import log_softmax
 from speechctc.phones.inventory import Inventory
 from speechctc.training.batches import Batch, Loader, TrainingData
 from speechctc.training.train_step import TrainStep

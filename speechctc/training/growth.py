@@ -17,6 +17,7 @@ from speechctc.core.errors import first_few
 
 LAST_RUN = "last-run.json"  # beside the features
 UTTERANCES = "utterances.json"  # in a run's folder: the marks of its train and dev
+RECORD = "run.json"  # there, too: its config, and what it ran on
 LARGEST = 1 << 32  # bytes of a file of marks
 NAMED = 3  # utterances
 Marks = Mapping[str, str]

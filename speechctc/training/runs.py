@@ -25,12 +25,13 @@ import yaml
 from speechctc.config.load import read_yaml
 from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
-from speechctc.core import files, written
+from speechctc.core import files, links
 from speechctc.core.devices import total_memory
 from speechctc.core.errors import RESUME, InputError, first_few
-from speechctc.core.files import draft_folder, try_lock
-from speechctc.model.checkpoint import LATEST, POINTER, installed, latest_run, provenance
-from speechctc.training.growth import UTTERANCES, Marks, changes, read_marks, remember, write_marks
+from speechctc.core.files import try_lock
+from speechctc.core.latest_run import LATEST, latest_run, point_latest
+from speechctc.model.checkpoint import installed, provenance
+from speechctc.training.growth import RECORD, UTTERANCES, Marks, changes, read_marks, remember, write_marks
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +72,7 @@ def locked_folder(folder: Path, work: str) -> Iterator[int]:
         Another process has the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    handle = written.open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    handle = links.open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         if (is_held := try_lock(handle)) is False:
             raise InputError(
@@ -101,7 +102,7 @@ class Run:
         self.calibration = self.best / "calibration.json"
         self.config = folder / "config.yaml"
         self.metrics = folder / "metrics.jsonl"
-        self.record = folder / "run.json"
+        self.record = folder / RECORD
         self.utterances = folder / UTTERANCES
         self._draw = draw
         self._begun = False
@@ -209,7 +210,7 @@ class Run:
             Another process has the lock, or something in the folder that is written to is a link.
         """
         for own in (self.best, self.last):
-            written.refuse_linked_folder(own)
+            links.refuse_linked_folder(own)
         with locked_folder(self.folder, "training") as handle:
             try:
                 self._locked = self.folder.stat(), handle
@@ -336,23 +337,6 @@ class Run:
 def _is_of(key: str, sections: Sequence[str]) -> bool:
     """Return whether a key is one of these, or in one of them."""
     return any(key == section or key.startswith(f"{section}.") for section in sections)
-
-
-def point_latest(folder: Path) -> None:
-    """Point ``runs/latest`` to this folder; what a person put there in place of the link stays.
-
-    Where links cannot be made (Windows asks for a right that users rarely have), it is a file with the folder's path.
-    """
-    if os.path.lexists(LATEST) and not LATEST.is_symlink() and latest_run() is None:
-        return
-    path = os.path.relpath(folder, LATEST.parent)
-    with suppress(OSError), draft_folder(LATEST) as draft:
-        link = draft / LATEST.name
-        try:
-            link.symlink_to(path, target_is_directory=True)
-        except OSError:
-            link.write_text(f"{POINTER}{path}\n", encoding="utf-8")
-        os.replace(link, LATEST)
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from speechctc.config.schema import ModelConfig
-from speechctc.core.text_files import read_tables
+from speechctc.core.bundled import bundled_texts
 from speechctc.phones.inventory import Inventory
 
 # A line of ``metrics.jsonl``.
@@ -59,7 +59,7 @@ class Alarm(NamedTuple):
 
 def alarm(kind: str, expected: bool = False, **values: Any) -> Alarm:
     """Return the alarm of a kind; its text is that of alarms.yaml, with the values in it."""
-    return Alarm(kind, read_tables(__file__, "alarms.yaml")[kind].format(**values), expected)
+    return Alarm(kind, bundled_texts(__file__, "alarms.yaml")[kind].format(**values), expected)
 
 
 def new_warnings(logged: Sequence[Record], now: Record, net: NetFacts) -> list[Alarm]:

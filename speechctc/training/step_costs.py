@@ -18,8 +18,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from speechctc.config.schema import Config, TrainConfig
 from speechctc.core import files
 from speechctc.core.devices import allow_tf32, autocast, choose_device, held_by_others, resident_memory, total_memory
-from speechctc.core.parallel import only_training
 from speechctc.core.progress import Reporter
+from speechctc.core.training_process import only_training
 from speechctc.model.layers import is_own, longest_frames
 from speechctc.training.batches import Batch, TrainingData
 from speechctc.training.distributed import Ranks

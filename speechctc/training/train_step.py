@@ -21,8 +21,8 @@ from speechctc.config.schema import Config
 from speechctc.core.devices import autocast, choose_precision, is_out_of_memory
 from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
-from speechctc.ctc import check, ctc_loss
-from speechctc.ctc.loss import Reduction
+from speechctc.ctc.cuda import check
+from speechctc.ctc.loss import Reduction, ctc_loss
 from speechctc.features.filterbank import frame_mask, net_input
 from speechctc.model.checkpoint import Checkpoint
 from speechctc.model.layers import is_own

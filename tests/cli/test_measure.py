@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.core.errors import InputError
-from speechctc.pages.figures import bark, draw_measures, measures_figure, vowel_places
+from speechctc.pages.measured_figures import bark, draw_measures, measures_figure, vowel_places
 from speechctc.stages.maximum_formant import read_maximum_formants
 from speechctc.stages.measure import Praat, PraatSettings
 from tests.command import Command, one_line_error

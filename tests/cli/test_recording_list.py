@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from speechctc.audio import addresses
+from speechctc.audio import fetching
 from speechctc.audio.addresses import address_of, name_of_address
 from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.recording_list import Shard
@@ -110,10 +110,10 @@ def test_a_recording_that_changes_while_it_is_read_is_an_error(
         os.utime(place, (time.time(), time.time() + 9))
 
     monkeypatch.setattr(files, "put_in_place", changed)
-    found = addresses.fetch([address], lambda steps: None)[address]
+    found = fetching.fetch([address], lambda steps: None)[address]
     if changes:
         assert isinstance(found, InputError) and f"{address}: cannot be read: it changed meanwhile" in str(found)
-    assert any(each.suffix == ".address" for each in addresses.cache_folder().iterdir()) != changes
+    assert any(each.suffix == ".address" for each in fetching.cache_folder().iterdir()) != changes
 
 
 @pytest.mark.parametrize("command", ["align", "score-phones"])
@@ -181,15 +181,15 @@ def test_recordings_are_never_kept_in_the_working_folder_by_itself(monkeypatch: 
     monkeypatch.delenv("SPEECHCTC_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     monkeypatch.setenv("HOME", str(here / "home"))
-    assert addresses.cache_folder() == here / "home/.cache/speechctc/recordings"
+    assert fetching.cache_folder() == here / "home/.cache/speechctc/recordings"
     monkeypatch.setenv("HOME", "somewhere")
     with pytest.raises(InputError, match="no home folder.*SPEECHCTC_CACHE"):
-        addresses.cache_folder()
+        fetching.cache_folder()
     monkeypatch.delenv("HOME")
     with monkeypatch.context() as who:
         who.setattr(os, "getuid", lambda: 987654)  # who is in no list of users
         with pytest.raises(InputError, match="no home folder.*SPEECHCTC_CACHE"):
-            addresses.cache_folder()
+            fetching.cache_folder()
     assert {each.name for each in here.iterdir()} == {"home", "runs"}
 
 
@@ -228,7 +228,7 @@ def test_a_recording_is_read_again_only_if_it_changed(talks: Path) -> None:
     place, address = talks / "a/1.wav", f"file://{talks / 'a/1.wav'}"
 
     def fetched() -> Path:
-        found = addresses.fetch([address], lambda steps: None)[address]
+        found = fetching.fetch([address], lambda steps: None)[address]
         assert isinstance(found, Path) and found.read_bytes() == place.read_bytes()
         return found
 
@@ -241,7 +241,7 @@ def test_a_recording_is_read_again_only_if_it_changed(talks: Path) -> None:
     assert fetched() != first
     (talks.parent / "cache/recordings").chmod(0o777)
     with pytest.raises(InputError, match="others may write to it"):
-        addresses.fetch([address], lambda steps: None)
+        fetching.fetch([address], lambda steps: None)
 
 
 def test_a_server_is_read(speechctc: Command, talks: Path) -> None:
@@ -264,7 +264,7 @@ def test_no_table_and_no_manifest_leads_to_an_address(
     def never(*given: object) -> None:
         raise AssertionError("a store was asked")
 
-    monkeypatch.setattr(addresses, "system_of", never)
+    monkeypatch.setattr(fetching, "system_of", never)
     Path("table.tsv").write_text("id\taudio\tphones\na\tfile:///etc/passwd\tlow\nb\ts3://bucket/a.wav\tlow\n")
     done = speechctc("align", "--transcripts", "table.tsv")
     assert done.status == 2 and "not there" in done.err

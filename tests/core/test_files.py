@@ -25,7 +25,7 @@ from speechctc.core.errors import InputError, of_disk
 from speechctc.core.tensor_file import load_arrays, shapes
 from speechctc.core.text_files import read_bytes
 from speechctc.features.shards import read_shard
-from speechctc.phones.inventory import read_phone_text
+from speechctc.stages.lm_texts import read_phone_text
 from speechctc.studio.journal import Journal
 from speechctc.training.runs import Run
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from speechctc.core.parallel import WorkerEnded, WorkFailed, in_processes
+from speechctc.core.parallel import WorkerEnded
+from speechctc.core.processes import WorkFailed, in_processes
 from tests.forked import Forked
 from tests.waiting import wait_for
 
@@ -64,7 +65,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_result_is_noticed() -> None:
 # A program whose workers load no torch: a fork of `tests.forked` starts a new server for them.
 WAITING = """
 import os, pathlib, sys, time
-from speechctc.core.parallel import in_processes
+from speechctc.core.processes import in_processes
 def note_and_wait(folder):
     pathlib.Path(folder, str(os.getpid())).touch()
     time.sleep(60)

@@ -13,8 +13,9 @@ import pytest
 import typer
 
 from speechctc.cli import app as cli
-from speechctc.core import parallel
-from speechctc.core.parallel import STOP, program, stop_requests
+from speechctc.core import training_process
+from speechctc.core.parallel import program
+from speechctc.core.training_process import STOP, stop_requests
 from tests.programs import write_program
 
 
@@ -74,7 +75,7 @@ def test_on_windows_a_process_leads_a_group_and_is_asked_by_break(monkeypatch: p
     monkeypatch.setattr(signal, "CTRL_BREAK_EVENT", 1, raising=False)
     monkeypatch.setattr(signal, "SIGBREAK", 21, raising=False)
     monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0x200, raising=False)
-    spec = importlib.util.spec_from_file_location("processes_of_windows", parallel.__file__)
+    spec = importlib.util.spec_from_file_location("processes_of_windows", training_process.__file__)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -7,6 +7,7 @@ import pytest
 
 from speechctc.core import parallel
 from speechctc.core.errors import InputError
+from speechctc.core.training_process import only_training
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +49,9 @@ def test_an_iterator_that_nobody_ends_gives_them_back_too() -> None:
 
 
 def test_one_training_at_a_time_and_the_next_after_an_error() -> None:
-    with pytest.raises(ZeroDivisionError), parallel.only_training():
+    with pytest.raises(ZeroDivisionError), only_training():
         with pytest.raises(InputError, match="another training is under way in this process"):
-            parallel.only_training().__enter__()
+            only_training().__enter__()
         raise ZeroDivisionError
-    with parallel.only_training():
+    with only_training():
         pass

@@ -21,7 +21,7 @@ from speechctc.corpora.table_rows import read_table
 from speechctc.inference.decoder import Decoder
 from speechctc.lm.model import MAX_STRINGS
 from speechctc.model.checkpoint import load_checkpoint, save_checkpoint
-from speechctc.phones.inventory import read_phone_text
+from speechctc.stages.lm_texts import read_phone_text
 from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.training.runs import Run
 from tests.tiny_model import random_model

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from speechctc.core.parallel import module_command
+from speechctc.core.processes import module_command
 from tests.tiny_model import write_song
 
 ALL = [each for size in range(1, 4) for each in itertools.combinations(range(3), size)]
 
 REPORT = """
 import os, sys
-from speechctc.core.standard_streams import open_standard_streams
+from speechctc.core.processes import open_standard_streams
 open_standard_streams()
 file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
 print("to a program", file=sys.stderr)

@@ -13,7 +13,7 @@ from speechctc.audio.annotations import Interval, read_textgrid, textgrid_text
 from speechctc.audio.eaf_writer import eaf_text
 from speechctc.config.schema import CorpusConfig, DemoConfig
 from speechctc.corpora.registry import read_corpus
-from speechctc.phones.label_rules import parse_folding
+from speechctc.phones.folding import parse_folding
 from tests.documented.reading import ROOT
 
 DEMO = DemoConfig(

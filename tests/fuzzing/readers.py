@@ -27,6 +27,7 @@ from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.eaf_writer import eaf_text
 from speechctc.audio.label_files import is_label_file, read_label_file
 from speechctc.audio.recordings import Siblings, find_recordings, ids, left_out
+from speechctc.audio.standard_input import opened_stdin
 from speechctc.config.load import load_config, parse_config
 from speechctc.config.schema import Config, CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
@@ -45,11 +46,11 @@ from speechctc.lm.model import PhoneLM
 from speechctc.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from speechctc.model.net import build_net
 from speechctc.phones.articulation import match_phones, sounds_of
-from speechctc.phones.inventory import inventory_of, read_phone_text
-from speechctc.phones.label_map import read_map
+from speechctc.phones.inventory import inventory_of
 from speechctc.phones.label_rules import LabelRules, divide_phone
-from speechctc.phones.notations import from_xsampa, to_xsampa
+from speechctc.phones.notations import from_xsampa, read_map, to_xsampa
 from speechctc.phones.pronouncer import read_dictionary
+from speechctc.stages.lm_texts import read_phone_text
 from speechctc.stages.open_model import ModelChoice, open_model
 from speechctc.stages.start import start
 from speechctc.stages.used_model import find_and_describe
@@ -140,7 +141,7 @@ def _ffmpeg() -> None:
 def _stdin(raw_rate: int | None = None) -> None:
     with open("a.wav") as file:
         os.dup2(file.fileno(), 0)
-    with sound_file.opened_stdin(RATE, raw_rate) as blocks:
+    with opened_stdin(RATE, raw_rate) as blocks:
         for _ in blocks:
             pass
 

@@ -27,8 +27,8 @@ from speechctc.inference.recogniser import JUDGE_FILE, Recogniser, load_judge
 from speechctc.inference.segmenter import PhoneScore, Segment
 from speechctc.inference.streaming import Forward
 from speechctc.inference.transcript import AnyStretch, Phrase, Unit, phone_units
+from speechctc.lm.search import log_softmax
 from speechctc.model.checkpoint import read_checkpoint
-from speechctc.model.numpy_net import log_softmax
 from speechctc.stages.export import export
 
 PHONES = ("a", "b", "c", "d")

@@ -12,8 +12,8 @@ from speechctc.core.errors import InputError
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.restriction import POWER, RARE, RequestedPhones, find_requested, read_inventory, restrict
 from speechctc.lm.model import NgramModel
+from speechctc.lm.search import log_softmax
 from speechctc.model.checkpoint import FREQUENCIES
-from speechctc.model.numpy_net import log_softmax
 from speechctc.stages.open_model import ModelChoice, open_model
 from tests.command import Command, one_line_error
 from tests.tiny_model import sing, write_song

@@ -11,7 +11,7 @@ import pytest
 from speechctc.core import files
 from speechctc.core.errors import InputError
 from speechctc.lm.model import PhoneLM
-from speechctc.lm.search import (
+from speechctc.lm.tuned import (
     TUNED_FILE,
     check_untouched,
     find_tuned,

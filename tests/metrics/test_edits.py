@@ -9,10 +9,9 @@ from functools import cache
 
 import pytest
 
-from speechctc.metrics.edits import Confusions, align, phonetic_order
-from speechctc.metrics.per import cheapest_edits
+from speechctc.metrics.edits import Confusions, align, cheapest_edits, phonetic_order
+from speechctc.phones.folding import parse_folding
 from speechctc.phones.inventory import TIMIT61
-from speechctc.phones.label_rules import parse_folding
 
 FOLDING = parse_folding("timit39")
 

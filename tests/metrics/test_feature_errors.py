@@ -8,8 +8,8 @@ import random
 import pytest
 
 from speechctc.core.bundled import MODELS
-from speechctc.metrics import per
-from speechctc.metrics.per import FeatureScore, feature_score
+from speechctc.metrics import feature_errors
+from speechctc.metrics.feature_errors import FeatureScore, feature_score
 
 panphon = pytest.importorskip("panphon.distance", reason="panphon, of the extra pfer, is not installed")
 
@@ -55,11 +55,11 @@ def test_labels_that_are_no_phones_are_named() -> None:
 
 
 def test_without_panphon_there_is_none_and_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(per, "find_spec", lambda name: None)
+    monkeypatch.setattr(feature_errors, "find_spec", lambda name: None)
     found = feature_score(PAIRS, [""] * len(PAIRS), ["a"])
     assert isinstance(found, str) and "[pfer]" in found
 
 
 def test_features_of_segments_by_hand() -> None:
-    assert per._whole((1, 0, -1)) == pytest.approx(2.5 / 3)
-    assert per._substitution((1, 0, -1, 1), (-1, 0, 0, 1)) == pytest.approx(1.5 / 4)
+    assert feature_errors._whole((1, 0, -1)) == pytest.approx(2.5 / 3)
+    assert feature_errors._substitution((1, 0, -1, 1), (-1, 0, 0, 1)) == pytest.approx(1.5 / 4)

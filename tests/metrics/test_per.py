@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from speechctc.metrics.per import DRAWS, EditCounts, compare_errors, draw_rates, edit_counts, matched_pairs, reliability
+from speechctc.metrics.per import EditCounts, edit_counts
+from speechctc.metrics.reliability import DRAWS, compare_errors, draw_rates, matched_pairs, reliability
 
 
 def distance_by_hand(a: Sequence[object], b: Sequence[object]) -> int:

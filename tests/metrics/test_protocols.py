@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from speechctc.metrics.per import EditCounts, Protocol, folded, kaldi, protocols_for, score_by_protocols, speechbrain
+from speechctc.metrics.per import EditCounts
+from speechctc.metrics.protocols import Protocol, folded, kaldi, protocols_for, score_by_protocols, speechbrain
+from speechctc.phones.folding import choose_folding, parse_folding
 from speechctc.phones.inventory import TIMIT61, Inventory, inventory_of, named_inventory
-from speechctc.phones.label_rules import choose_folding, parse_folding
 
 STRICT, RAW = folded("strict39", parse_folding("timit39")), folded("raw", parse_folding("none"))
 REFERENCE = "h# sh iy hv ae dcl d q ao kcl k pau h#".split()

@@ -13,18 +13,11 @@ from hypothesis import strategies as st
 from speechctc.config.schema import CorpusConfig, TablesConfig
 from speechctc.core.errors import InputError
 from speechctc.corpora.registry import read_corpus
+from speechctc.phones.folding import choose_folding, parse_folding
 from speechctc.phones.inventory import CMU39, TIMIT39, TIMIT48, TIMIT61, inventory_of, named_inventory
-from speechctc.phones.label_map import read_map
-from speechctc.phones.label_rules import (
-    LabelRules,
-    apply_marks,
-    are_strings,
-    choose_folding,
-    divide_phone,
-    parse_folding,
-    segment_ipa,
-)
-from speechctc.phones.marks import kind_of
+from speechctc.phones.label_rules import LabelRules, are_strings, divide_phone, segment_ipa
+from speechctc.phones.marks import apply_marks, kind_of
+from speechctc.phones.notations import read_map
 
 
 @pytest.mark.parametrize("text", ["r\tɹ\r\ntʃ\tt ʃ\n\nsp\t\n", "\ufeffr;ɹ\ntʃ;t ʃ\nsp;\n", "r,ɹ\ntʃ,t ʃ\nsp\n"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,11 @@ def test_the_page_of_a_class_names_who_has_no_page_and_how_each_was_recorded(tmp
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_speaker, "clips", lambda speaker: {each: "" for s in speaker.sounds for each in s.worst})
         told = by_speaker.write_speakers(tmp_path, now, None, {"x": "x", "lost": "lost"}, True)
+        by_speaker.write_speakers(tmp_path / "later", now, now, {"x": "x"}, True)
     index, page = ((tmp_path / f"{name}.html").read_text() for name in ("index", "x"))
+    later = [(tmp_path / "later" / f"{name}.html").read_text() for name in ("index", "x")]
+    assert ["A change is called" in each for each in (index, page, *later)] == [False, False, True, True]
+    assert f">Folder {tmp_path.name}, {date.today()}<" in index and f">Folder later, {date.today()}<" in later[1]
     assert "no page of lost: none of their recordings counts" in told and "No page of lost" in index
     assert "{:.0f} to {:.0f}".format(*channel.band) in index and f">{-channel.floor:.0f}<" in index
     assert "1 is as in right speech" not in index and 'id="about"' in index
@@ -203,7 +208,7 @@ def test_scores_say_which_sounds_end_words_and_which_words_hold_a_pause(tmp_path
     assert remark.text.startswith("Doubtful: a.wav: a pause inside a word") and remark.text.endswith(" cat")
 
 
-PRINTED = 1047  # pixels of A4 in landscape between margins of 10 mm
+PRINTED, PAGE = 1047, 703  # pixels of A4 in landscape between margins of 10 mm, of 14 mm at the foot
 
 
 @pytest.fixture
@@ -246,6 +251,12 @@ def test_the_page_of_a_class_is_sorted_by_a_learner_and_printed_whole(of_class: 
         ), "what a box hides on the screen, paper lacks"
         head = "getComputedStyle(document.querySelector('.class thead .sort')).display"
         assert driver.execute_script(f"return {head}") == "contents"  # Chromium repeats no buttons on the next page
+        table = "document.querySelector('.class').getBoundingClientRect().bottom"
+        top = "document.querySelector('.each').getBoundingClientRect().top"
+        assert len(KEY_WORDS) > 35 and driver.execute_script(f"return {table} - {top}") <= PAGE, "it is on one page"
+        driver.get((of_class / "learner05.html").as_uri())
+        seen = "return [...document.querySelectorAll('.practise button')].map((each) => each.innerText)"
+        assert {*driver.execute_script(seen)} == {"w"}, "without what means to play"
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
         see_learner(driver, of_class)
 

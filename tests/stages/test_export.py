@@ -21,7 +21,7 @@ from speechctc.core.progress import Reporter
 from speechctc.corpora.registry import read_corpus
 from speechctc.inference.load import load_lm, with_lms
 from speechctc.inference.recogniser import Recogniser
-from speechctc.lm import search
+from speechctc.lm import tuned
 from speechctc.lm.arpa import write_arpa
 from speechctc.lm.model import NgramModel
 from speechctc.lm.ngram import estimate
@@ -119,13 +119,13 @@ def test_it_gives_what_the_run_gives(run: Path, here: Path) -> None:
 
 def test_tuned_weights_are_exported_for_the_rounded_ngram(run: Path, here: Path) -> None:
     entry = dict(lm_weight=0.7, lm_bonus=1.25, lm_share=0.5, beam=16)
-    own = search.identity(load_checkpoint(run / "best").lm, None)
-    search.write_tuned(run / "best" / search.TUNED_FILE, entry | {"lms": own})
-    search.write_tuned(run / "best" / search.TUNED_FILE, entry | {"lms": "of another", "beam": 8})
+    own = tuned.identity(load_checkpoint(run / "best").lm, None)
+    tuned.write_tuned(run / "best" / tuned.TUNED_FILE, entry | {"lms": own})
+    tuned.write_tuned(run / "best" / tuned.TUNED_FILE, entry | {"lms": "of another", "beam": 8})
     export(run, here / "given")
     given = speechctc.load(here / "given")
     assert given.config.decode.lm_weight == 0.7 and given.config.decode.beam == 16
-    assert len(search.read_tuned(here / "given" / search.TUNED_FILE)) == 2
+    assert len(tuned.read_tuned(here / "given" / tuned.TUNED_FILE)) == 2
     assert export(run, here / "given", overwrite=True)
 
 
@@ -139,8 +139,8 @@ def test_another_ngram_goes_along_with_the_weights_tuned_for_it(
     assert "speechctc lm tune --lm" in capsys.readouterr().err
     ngram = load_lm(here / "other.arpa", inventory)
     assert isinstance(ngram, NgramModel)
-    entry = dict(lm_weight=0.7, lm_bonus=1.25, lm_share=0.0, beam=16, lms=search.identity(ngram.lm, None))
-    search.write_tuned(run / "best" / search.TUNED_FILE, entry | {"split": "dev", "per": 12.5})
+    entry = dict(lm_weight=0.7, lm_bonus=1.25, lm_share=0.0, beam=16, lms=tuned.identity(ngram.lm, None))
+    tuned.write_tuned(run / "best" / tuned.TUNED_FILE, entry | {"split": "dev", "per": 12.5})
     export(run, here / "given", lm=here / "other.arpa", reporter=Reporter())
     given = load_checkpoint(here / "given")
     assert given.facts["dev_per"] == 12.5 and given.config.decode.lm_share == 0.5

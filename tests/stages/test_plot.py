@@ -10,8 +10,8 @@ import pytest
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
 from speechctc.pages import figures
-from speechctc.stages.plot import CurvesFile, plot
-from speechctc.stages.train import train
+from speechctc.stages.plot import plot
+from speechctc.stages.train import CurvesFile, train
 from tests.train_helpers import Recorder
 from tests.training.test_sentinel import record
 

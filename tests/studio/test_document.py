@@ -105,6 +105,22 @@ def test_undo_and_redo_reach_back_over_restarts(tmp_path: Path) -> None:
         assert seen(document) == state
 
 
+def test_what_changes_nothing_is_no_step(tmp_path: Path) -> None:
+    write_labelled(tmp_path / "a.wav", ["ʃ", "a", "b"])
+    document = Document(tmp_path / "a.wav")
+    document.edit(document.revision, {"what": "confirm_all"})
+    revision, journal = document.revision, document.journal.path.read_bytes()
+    for again in (
+        {"what": "confirm_all"},
+        {"what": "confirm", "phone": 1},
+        {"what": "relabel", "phone": 1, "label": "a"},
+    ):
+        document.edit(revision, again)
+    assert (document.revision, document.journal.path.read_bytes()) == (revision, journal)
+    document.step(revision, "undo")
+    assert not any(phone.checked for phone in document.phones)
+
+
 def test_recognised_labels_stay_replaceable_until_someone_corrects_them(tmp_path: Path) -> None:
     result = recognised(tmp_path / "a.wav")
     document = Document(tmp_path / "a.wav")

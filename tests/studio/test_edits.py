@@ -78,7 +78,10 @@ def test_what_cannot_be_done_is_said(request_: dict[str, Any]) -> None:
 
 def test_a_label_chosen_by_a_person_is_checked_and_keeps_the_alternatives() -> None:
     (new,) = edit(PHONES, SECONDS, {"what": "relabel", "phone": 1, "label": "d"}).new
-    assert new == Phone(0.2, 0.3, "d", None, (("d", 0.3),), True)
+    assert new == Phone(0.2, 0.3, "d", None, (("d", 0.3),), True, "b")
+    (later,) = edit([PHONES[0], new], SECONDS, {"what": "relabel", "phone": 1, "label": "x"}).new
+    assert later == new._replace(label="x"), "the first label is the one to go back to"
+    assert [Phone.from_list(each.to_list()) for each in (PHONES[1], later)] == [PHONES[1], later]
     (same,) = edit(PHONES, SECONDS, {"what": "confirm", "phone": 1}).new
     assert same == PHONES[1]._replace(checked=True)
 

@@ -130,6 +130,7 @@ def test_a_snapshot_by_hard_links_does_not_change(tmp_path: Path) -> None:
         '[0, 1, "a", 0.5, [["\\udfff", 0.1]], false]',
         '[0, Infinity, "a", 0.5, [], false]',
         '[NaN, 1, "a", 0.5, [], false]',
+        '[0, 1, "a", 0.5, [], false, "\\ud800"]',
     ],
 )
 def test_no_phone_has_what_no_answer_can_hold(wrong: str) -> None:

@@ -248,6 +248,7 @@ def test_symbols_say_what_they_mean_and_the_sound_stays_in_sight_while_one_picks
     run = sentence.driver.execute_script
     titles = run("return [...document.querySelectorAll('#chart button')].map((each) => each.title)")
     assert len(titles) > 160 and all(titles) and "voiceless palatal fricative" in titles
+    sentence.wait("the model", lambda: run("return document.querySelector('#known option')"))
     known = run("return [...document.querySelectorAll('#known option')].map((each) => each.value)")
     assert run("return document.getElementById('label').list.id") == "known" and known == sorted(known) and known
     try:
@@ -257,8 +258,9 @@ def test_symbols_say_what_they_mean_and_the_sound_stays_in_sight_while_one_picks
         )
         run("document.getElementById('chart').open = true")
         run("document.getElementById('chart-rows').scrollIntoView({ block: 'end' })")
-        tiers, rows = (f"document.getElementById('{name}').getBoundingClientRect()" for name in ("tiers", "chart-rows"))
-        seen = run(f"return [{tiers}.top, {tiers}.bottom, {rows}.top, {rows}.bottom, innerHeight]")
+        find = "document.querySelector('{}').getBoundingClientRect()"
+        tiers, head, rows = map(find.format, ("#tiers", "#chart summary", "#chart-rows"))
+        seen = run(f"return [{tiers}.top, {tiers}.bottom, {head}.top, {rows}.bottom, innerHeight]")
         assert seen[0] >= 0 and seen[1] <= seen[2] + 1 and seen[3] <= seen[4] + 1, seen
     finally:
         run("document.getElementById('chart').open = false")
@@ -272,6 +274,38 @@ def test_twice_as_large_labels_and_player_are_seen_together(sentence: browser.Pa
     edge = "document.{}.getBoundingClientRect().{}"
     edges = edge.format("getElementById('tiers')", "bottom"), edge.format("querySelector('.player')", "top")
     sentence.wait("labels above the player", lambda: sentence.driver.execute_script(f"return {edges[0]} <= {edges[1]}"))
+
+
+def test_a_label_that_a_key_replaced_is_a_candidate(sentence: browser.Page) -> None:
+    reopen(sentence, "b06.wav")
+    before = [label for _, _, label in sentence.phones()]
+    sentence.press(Keys.HOME, Keys.ENTER, "z", "h", Keys.ENTER)
+    sentence.saved()
+    assert sentence.text("#alternatives") == f"By the sound alone:{before[0]} as it was"
+    sentence.press("1")
+    sentence.saved()
+    assert [label for _, _, label in sentence.phones()] == before
+    sentence.press("z", "z")
+    sentence.wait("as before", lambda: not sentence.session()["phones"][0]["checked"])
+
+
+def test_a_low_window_has_one_column_with_the_list_folded(sentence: browser.Page) -> None:
+    size = {"width": 1440, "height": 600, "deviceScaleFactor": 1, "mobile": False}
+    sentence.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    box = "document.getElementById('{}').getBoundingClientRect()".format
+    wide = f"return {box('stage')}.width > 1300 && {box('side')}.top >= {box('stage')}.bottom"
+    sentence.wait("the sound first", lambda: sentence.driver.execute_script(wide))
+    assert not sentence.driver.find_element("id", "list-box").is_displayed()
+
+
+def test_a_name_as_of_a_recording_is_whole_in_the_list(sentence: browser.Page) -> None:
+    name = "recording-2026-11-29-140512.wav"
+    fits = """const file = document.querySelector('#list .file'), old = file.textContent;
+    file.textContent = arguments[0];
+    const fits = file.scrollWidth <= file.clientWidth;
+    file.textContent = old;
+    return fits;"""
+    assert sentence.driver.execute_script(fits, name)
 
 
 def test_the_page_is_small() -> None:

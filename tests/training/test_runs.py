@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 
 from speechctc.config.load import load_config
 from speechctc.core.errors import InputError
-from speechctc.model.checkpoint import LATEST, latest_run
+from speechctc.core.latest_run import LATEST, latest_run, point_latest
 from speechctc.stages.train import train
 from speechctc.training.records import Callbacks, EpochRecord
-from speechctc.training.runs import Run, point_latest
+from speechctc.training.runs import Run
 from tests.train_helpers import Recorder, run_once, same
 
 

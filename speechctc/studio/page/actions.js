@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import * as player from "./player.js";
-import { session, edit, choose, chosenPhone, phoneAt, suspects, changed } from "./session.js";
+import { session, edit, candidates, choose, chosenPhone, phoneAt, suspects, changed } from "./session.js";
 import { view, end, reveal } from "./view.js";
 
 const visited = new Set(); // least certain phones of this recording that were shown already
@@ -27,23 +27,20 @@ function withChosen(request, number) {
 
 export function relabel(label, number) {
   return withChosen((phone) => {
-    Object.assign(phone, { label, checked: true }); // at once; if the server refuses it, the labels are read again
+    Object.assign(phone, { first: phone.first || phone.label, label, checked: true }); // at once; if the server refuses it, the labels are read again
     return { what: "relabel", label };
   }, number);
 }
 
 export function alternative(rank) {
-  const other = chosenPhone()?.alternatives[rank];
+  const other = candidates(chosenPhone())[rank];
   if (other) relabel(other[0]);
 }
 
-export async function confirm() {
-  await withChosen(() => ({ what: "confirm" }));
-}
-
-export function confirmAll() {
-  return tried(edit(() => ({ what: "confirm_all" })));
-}
+export const confirm = () => withChosen(() => ({ what: "confirm" }));
+export const confirmAll = () => tried(edit(() => ({ what: "confirm_all" })));
+export const merge = () => withChosen(() => ({ what: "merge" }));
+export const redo = () => tried(edit(() => ({ what: "redo" })));
 
 export async function split() {
   const at = () => {
@@ -52,10 +49,6 @@ export async function split() {
     return inside ? session.cursor : (phone.start + phone.end) / 2;
   };
   if (await withChosen(() => ({ what: "split", time: at() }))) choose(session.chosen + 1);
-}
-
-export function merge() {
-  return withChosen(() => ({ what: "merge" }));
 }
 
 export async function remove() {
@@ -87,10 +80,6 @@ export function bestBoundary(left) {
 
 export async function undo() {
   return session.undo ? tried(edit(() => ({ what: "undo" }))) : tell("nothing was changed yet");
-}
-
-export function redo() {
-  return tried(edit(() => ({ what: "redo" })));
 }
 
 // Places phones again: those of the selection, else all of a short recording, else those that are seen.

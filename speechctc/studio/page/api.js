@@ -1,11 +1,6 @@
 // Requests to the server that delivered this page; an error has the server's one line and its status.
 
-export class Refused extends Error {
-  constructor(message, status) {
-    super(message);
-    this.status = status;
-  }
-}
+const refused = (message, status) => Object.assign(new Error(message), { status });
 
 // By recording, which version of its sound is open: what was fetched of another is not shown.
 export const sounds = new Map();
@@ -36,14 +31,14 @@ export function address(name, values) {
 
 async function answered(response) {
   if (response.ok) return response;
-  if (response.status === 403) throw new Refused("this page has no token of the studio that runs: open the whole address that it printed; this page goes on then", 403);
+  if (response.status === 403) throw refused("this page has no token of the studio that runs: open the whole address that it printed; this page goes on then", 403);
   let message = (await response.text().catch(() => "")) || `the server answered ${response.status}`;
   try {
     message = JSON.parse(message).error;
   } catch {
     // the line as it is
   }
-  throw new Refused(message, response.status);
+  throw refused(message, response.status);
 }
 
 async function send(path, options = {}) {
@@ -51,7 +46,7 @@ async function send(path, options = {}) {
   try {
     response = await fetch(path, { credentials: "omit", ...options, headers: { ...proof, ...options.headers } });
   } catch {
-    throw new Refused("the studio does not answer; was it ended? Every correction that was said to be saved is", 0);
+    throw refused("the studio does not answer; was it ended? Every correction that was said to be saved is", 0);
   }
   return answered(response);
 }

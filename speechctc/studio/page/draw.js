@@ -11,7 +11,8 @@ const DOUBT = 12; // of them under the labels, for how unsure a phone is
 const LARGE = 16; // pixels of a label that has room in its phone, and
 const SMALL = 12; // of one that stands over or under it
 const BASES = [12, 45]; // of those
-export const OTHER = 24; // and of each other tier
+const OTHER = 24; // and of each other tier
+const SANS = "system-ui, sans-serif";
 const canvases = Object.fromEntries(
   ["whole", "wave", "spectrogram", "axis", "tiers", "over"].map((id) => [id, part(id)]),
 );
@@ -45,7 +46,7 @@ export function draw(...names) {
 }
 
 function prepared(canvas, height = canvas.clientHeight) {
-  const ratio = window.devicePixelRatio || 1;
+  const ratio = devicePixelRatio;
   const width = stage.clientWidth;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
     canvas.width = Math.round(width * ratio);
@@ -79,6 +80,13 @@ function peak(found) {
   return most;
 }
 
+function drawSound(context, found, start, scale, height) {
+  const most = peak(found);
+  for (const tile of found) {
+    if (tile.pairs) drawPairs(context, tile, start, scale, height, most);
+  }
+}
+
 function drawPairs(context, tile, start, scale, height, most) {
   const step = (tile.seconds * scale) / 512;
   context.beginPath();
@@ -99,14 +107,10 @@ function drawWhole() {
   if (!session.name) return;
   const scale = width / session.seconds;
   context.strokeStyle = colours.soft;
-  const found = tiles.wave(session.name, 0, session.seconds, scale, session.seconds);
-  for (const tile of found) {
-    if (tile.pairs) drawPairs(context, tile, 0, scale, height, peak(found));
-  }
-  context.fillStyle = colours.substituted;
-  for (const phone of session.phones) {
-    if (!phone.checked && phone.confidence !== null && phone.confidence < 0.4) {
-      context.fillRect(phone.start * scale, height - 4, Math.max((phone.end - phone.start) * scale, 1), 4);
+  drawSound(context, tiles.wave(session.name, 0, session.seconds, scale, session.seconds), 0, scale, height);
+  for (const { start, end: stop, checked, confidence } of session.phones) {
+    if (!checked && confidence !== null && confidence < 0.4) {
+      fill(context, colours.substituted, start * scale, height - 4, Math.max((stop - start) * scale, 1), 4);
     }
   }
   context.strokeStyle = colours.accent;
@@ -115,13 +119,10 @@ function drawWhole() {
 }
 
 function drawWave() {
-  const { context, width, height } = onPaper(canvases.wave);
+  const { context, height } = onPaper(canvases.wave);
   if (!session.name) return;
   context.strokeStyle = colours.ink;
-  const found = tiles.wave(session.name, view.start, end(), view.scale, session.seconds);
-  for (const tile of found) {
-    if (tile.pairs) drawPairs(context, tile, view.start, view.scale, height, peak(found));
-  }
+  drawSound(context, tiles.wave(session.name, view.start, end(), view.scale, session.seconds), view.start, view.scale, height);
 }
 
 function drawSpectrogram() {
@@ -131,26 +132,21 @@ function drawSpectrogram() {
   const found = tiles.spectrogram(session.name, view.start, end(), view.scale, session.seconds);
   if (found === null) {
     context.fillStyle = "#444444";
-    context.font = "14px system-ui, sans-serif";
+    context.font = `14px ${SANS}`;
     context.fillText("Zoom in to see the spectrogram", 12, 24);
     return;
   }
   for (const tile of found) {
     if (tile.image) context.drawImage(tile.image, toX(tile.start), 0, tile.seconds * view.scale, height);
-    else {
-      context.fillStyle = "#e4e4e4"; // it is not computed yet
-      context.fillRect(toX(tile.start), 0, tile.seconds * view.scale, height);
-      context.fillStyle = "#ffffff";
-    }
+    else fill(context, "#e4e4e4", toX(tile.start), 0, tile.seconds * view.scale, height); // it is not computed yet
   }
   const last = toX(session.seconds);
-  if (last < width) context.fillRect(last, 0, width - last, height);
-  context.fillStyle = "#000000";
-  context.font = "11px system-ui, sans-serif";
+  if (last < width) fill(context, "#ffffff", last, 0, width - last, height);
+  context.font = `11px ${SANS}`;
   const { highest } = tiles.settings;
   for (let hertz = 1000; hertz < highest; hertz += highest > 9000 ? 2000 : 1000) {
     const y = height * (1 - hertz / highest);
-    context.fillRect(0, y, 6, 1);
+    fill(context, "#000000", 0, y, 6, 1);
     const text = `${hertz / 1000} kHz`;
     fill(context, "rgb(255 255 255 / 0.75)", 7, y - 6, context.measureText(text).width + 4, 12);
     context.fillStyle = "#000000";
@@ -173,7 +169,7 @@ function drawAxis() {
   const step = stepOfAxis();
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   context.fillStyle = colours.soft;
-  context.font = "12px system-ui, sans-serif";
+  context.font = `12px ${SANS}`;
   for (let k = Math.ceil(view.start / step); k * step <= Math.min(end(), session.seconds); k += 1) {
     const x = toX(k * step);
     context.fillRect(x, 0, 1, 5);
@@ -184,7 +180,7 @@ function drawAxis() {
   }
 }
 
-export function tiersHeight() {
+function tiersHeight() {
   return ROW + OTHER * session.tiers.length + 2;
 }
 
@@ -258,15 +254,12 @@ function drawPhones(context, width) {
 
 function drawBox(context, { phone, left, right, chosen }) {
   if (phone.checked) {
-    context.fillStyle = colours.right;
-    for (const y of [ROW - 8, ROW - 4]) context.fillRect(left, y, right - left, 2);
+    for (const y of [ROW - 8, ROW - 4]) fill(context, colours.right, left, y, right - left, 2);
   } else if (phone.confidence !== null) {
     const high = DOUBT * (1 - phone.confidence);
     fill(context, colours.substituted, left, ROW - 1 - high, right - left, high);
   }
-  if (chosen) {
-    fill(context, colours.accent, left, 1, right - left, ROW - DOUBT - 2);
-  }
+  if (chosen) fill(context, colours.accent, left, 1, right - left, ROW - DOUBT - 2);
   fill(context, colours.ink, left - 0.5, 0, 1, ROW);
   context.fillRect(right - 0.5, 0, 1, ROW);
 }
@@ -310,14 +303,14 @@ function drawTier(context, tier, top, width) {
     context.fillText(label, Math.max(left, 0) + 4, top + 16);
     context.restore();
   }
-  context.font = "11px system-ui, sans-serif";
+  context.font = `11px ${SANS}`;
   const name = context.measureText(tier.name).width;
   fill(context, colours.panel, width - name - 8, top + 2, name + 8, OTHER - 4);
   context.fillStyle = colours.soft;
   context.fillText(tier.name, width - name - 4, top + 16);
 }
 
-export function drawOver() {
+function drawOver() {
   const sound = canvases.wave.clientHeight + canvases.spectrogram.clientHeight;
   const { context, height } = prepared(canvases.over, sound + 22 + tiersHeight());
   if (!session.name) return;

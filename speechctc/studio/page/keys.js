@@ -8,7 +8,7 @@ import { session } from "./session.js";
 const button = (id) => () => part(id).click();
 const seen = () => end() - view.start;
 
-export const KEYS = [
+const KEYS = [
   ["ArrowLeft", "previous phone", () => actions.step(-1)],
   ["ArrowRight", "next phone", () => actions.step(1)],
   ["n", "next doubtful phone: the least certain that you have not seen", actions.nextSuspect],
@@ -69,7 +69,7 @@ export function connect(parts) {
   }
 }
 
-export function changeSpeed(way) {
+function changeSpeed(way) {
   const select = part("speed");
   const next = select.selectedIndex + way;
   if (next < 0 || next >= select.options.length) return;

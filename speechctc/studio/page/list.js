@@ -123,9 +123,9 @@ const isGuessed = ({ confidence }) => (confidence ?? null) !== null;
 function item(row, number) {
   const button = made("button");
   button.dataset.name = row.name;
-  button.title = row.name;
+  button.title = `${row.name}: ${state(row)}${isGuessed(row) ? "\nsure: the mean of its unchecked phones" : ""}`;
   button.ariaCurrent = row.name === opened;
-  button.append(made("span", row.name, "file"), made("span", duration(row.seconds), "length"), made("span", state(row), "state"));
+  button.append(made("span", row.name, "file"), made("span", state(row), "state"));
   if (isGuessed(row)) {
     button.append(made("progress"));
     button.lastChild.value = row.confidence;
@@ -143,8 +143,9 @@ function state(row) {
   const words = [STATES[row.state]];
   const progress = working.recognising[row.name];
   if (progress !== undefined) words.push(`being recognised, ${percent(progress)}`);
-  if (row.phones) words.push(plural(row.phones, "phone"));
   if (isGuessed(row)) words.push(`${percent(row.confidence)} sure`);
+  if (row.seconds) words.push(duration(row.seconds));
+  if (row.phones) words.push(plural(row.phones, "phone"));
   if (row.checked) words.push(`${row.checked} checked`);
   const problem = row.problem ?? working.problems[row.name];
   if (problem) words.push(problem);

@@ -2,12 +2,11 @@
 
 import * as actions from "./actions.js";
 import { made, on, part } from "./dom.js";
-import { session, chosenPhone } from "./session.js";
+import { session, candidates, chosenPhone } from "./session.js";
 import { percent, shown, term, written } from "./notation.js";
 
 const input = part("label");
 const times = part("times");
-const groups = { alternatives: part("alternatives"), inventory: part("inventory") };
 const chart = part("chart-rows");
 let phones = [];
 let inserting = false;
@@ -41,7 +40,7 @@ export function setInventory(found) {
 }
 
 export function drawInventory() {
-  groups.inventory.replaceChildren(...phones.map((phone) => choice(phone)));
+  part("inventory").replaceChildren(...phones.map((phone) => choice(phone)));
   part("known").replaceChildren(...phones.map((phone) => new Option(shown(phone))));
 }
 
@@ -52,15 +51,17 @@ export function setChart(rows) {
     const group = made("div", "", "choices");
     group.role = "group";
     group.ariaLabel = name;
-    group.append(...Object.entries(symbols).map((each) => symbolButton(...each)));
+    for (const [symbol, title] of Object.entries(symbols)) {
+      group.append(pressed(isSign(symbol) ? `\u25cc${symbol}` : symbol, title, () => takeSymbol(symbol)));
+    }
     chart.append(made("span", name), group);
   }
 }
 
-function symbolButton(symbol, name) {
-  const button = made("button", isSign(symbol) ? `\u25cc${symbol}` : symbol);
-  button.title = name;
-  button.addEventListener("click", () => takeSymbol(symbol));
+function pressed(text, title, act) {
+  const button = made("button", text);
+  button.title = title;
+  button.addEventListener("click", act);
   button.addEventListener("pointerdown", (event) => event.preventDefault()); // the input keeps the focus
   return button;
 }
@@ -77,12 +78,9 @@ function takeSymbol(symbol) {
 }
 
 function choice(label, text = "", key = "") {
-  const button = made("button", shown(label));
-  button.title = term(label);
+  const button = pressed(shown(label), term(label), () => (inserting ? actions.insert(label) : actions.relabel(label)));
   if (text) button.append(made("small", ` ${text}`));
   if (key) button.setAttribute("aria-keyshortcuts", key);
-  button.addEventListener("click", () => (inserting ? actions.insert(label) : actions.relabel(label)));
-  button.addEventListener("pointerdown", (event) => event.preventDefault()); // the input keeps the focus
   return button;
 }
 
@@ -129,12 +127,13 @@ export function show() {
   times.textContent = phone
     ? `${about && `${about}: `}${phone.start.toFixed(3)} to ${phone.end.toFixed(3)} s, ${Math.round(1000 * (phone.end - phone.start))} ms${sure}`
     : "no phone is chosen";
-  const others = phone?.alternatives ?? [];
+  const others = candidates(phone);
   const key = JSON.stringify([others, shown("aa")]);
   if (key === drawn) return;
   drawn = key;
-  groups.alternatives.replaceChildren(
-    ...others.map(([label, p], k) => choice(label, p < 0.005 ? "" : percent(p), String(k + 1))),
+  part("alternatives").replaceChildren(
+    made("span", others.length ? "By the sound alone:" : "", "soft"),
+    ...others.map(([label, p], k) => choice(label, p === null ? "as it was" : p < 0.005 ? "" : percent(p), String(k + 1))),
   );
 }
 

@@ -180,7 +180,11 @@ function hover(event) {
   const onPhones = event.clientY - tiers.getBoundingClientRect().top < ROW;
   tiers.style.cursor = onPhones && boundaryAt(x) ? "ew-resize" : "default";
   const phone = onPhones && session.phones[phoneAt(toTime(x))];
-  const shares = phone && phone.end > toTime(x) ? [[phone.label, phone.checked ? null : phone.confidence], ...phone.alternatives] : [];
-  const seen = shares.filter(([, p], k) => !k || p >= 0.005);
-  tiers.title = seen.map(([label, p]) => `${shown(label)} ${p === null ? "" : percent(p)}`).join("\n");
+  tiers.title = phone && phone.end > toTime(x) ? about(phone) : "";
+}
+
+function about({ label, checked, confidence, alternatives }) {
+  const others = alternatives.filter(([, p]) => p >= 0.005).map(([other, p]) => `${shown(other)} ${percent(p)}`);
+  const sure = checked || confidence === null ? "" : ` ${percent(confidence)} sure`;
+  return [shown(label) + sure, others.length ? "by the sound alone:" : "", ...others].join("\n").trim();
 }

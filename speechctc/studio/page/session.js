@@ -6,7 +6,7 @@ export const session = {
   name: "",
   seconds: 0,
   revision: 0,
-  phones: [], // { start, end, label, confidence, alternatives, checked }
+  phones: [], // { start, end, label, confidence, alternatives, checked, first }
   tiers: [],
   undo: false,
   redo: false,
@@ -21,20 +21,16 @@ export const session = {
 
 export const TOUCH = 0.0002; // seconds between phones that count as touching
 const AGAIN = 1000; // milliseconds until an edit that was not taken is sent again
-const listeners = [];
 let queue = Promise.resolve();
 let pending = 0;
 
+export let changed = () => {};
 export function onChange(listener) {
-  listeners.push(listener);
+  changed = listener;
 }
 
-export function changed(what) {
-  for (const listener of listeners) listener(what);
-}
-
-function phoneOf([start, end, label, confidence, alternatives, checked]) {
-  return { start, end, label, confidence, alternatives, checked };
+function phoneOf([start, end, label, confidence, alternatives, checked, first]) {
+  return { start, end, label, confidence, alternatives, checked, first };
 }
 
 function take(labels) {
@@ -132,6 +128,12 @@ export function choose(number, moveCursor = true) {
 
 export function chosenPhone() {
   return session.phones[session.chosen];
+}
+
+// What keys take: the model's candidates, and the label that was there first, if another is there now.
+export function candidates({ label, alternatives, first } = { alternatives: [] }) {
+  const isLost = first && first !== label && alternatives.every(([other]) => other !== first);
+  return isLost ? [...alternatives, [first, null]] : alternatives;
 }
 
 // The number of the phone at a time, or of the last one before it; -1 before the first.

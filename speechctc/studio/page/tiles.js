@@ -18,7 +18,7 @@ export function onTile(listener) {
 }
 
 function level(scale, { first, last }) {
-  const dense = COLUMNS / (window.devicePixelRatio || 1);
+  const dense = COLUMNS / devicePixelRatio;
   return Math.min(Math.max(Math.ceil(Math.log2(dense / 1.5 / scale)), first), last);
 }
 

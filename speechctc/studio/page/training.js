@@ -103,7 +103,8 @@ function result({ state, before, after, forgotten, test }) {
     words.push(
       `${kept ? "The old model is kept" : "The new model is in use"}: PER ${after.per.toFixed(1)} % after, ${before.per.toFixed(1)} % before, on ${plural(after.recordings, "recording")} held out (${after.text}).`,
     );
-    if (after.caution) words.push(`${after.caution}.`);
+    const { caution } = after;
+    if (caution) words.push(`${caution[0].toUpperCase()}${caution.slice(1)}.`);
   } else {
     words.push("The new model is in use.", test?.length ? "" : "Nothing could be held out, so the gain is not measured.");
   }

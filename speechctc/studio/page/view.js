@@ -5,10 +5,10 @@ import { session } from "./session.js";
 export const view = { start: 0, scale: 100, width: 800 };
 
 const MAX_SCALE = 20000; // pixels for each second
-const listeners = [];
+let changed = () => {};
 
 export function onView(listener) {
-  listeners.push(listener);
+  changed = listener;
 }
 
 export function toX(time) {
@@ -29,7 +29,7 @@ function settle() {
   view.scale = allowed(view.scale);
   const last = session.seconds - view.width / view.scale;
   view.start = Math.max(Math.min(view.start, last), 0);
-  for (const listener of listeners) listener();
+  changed();
 }
 
 // The same part is seen in another width, as when a scroll bar comes; a hidden page has none.
