@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from speechctc.stages.evaluate import Evaluation
     from speechctc.stages.extract import SplitSummary
     from speechctc.stages.train import Trained
-    from speechctc.training.records import EpochRecord, OnEpoch, OnStep, StepRecord
+    from speechctc.training.records import BeginningRecord, EpochRecord, OnBeginning, OnEpoch, OnStep, StepRecord
 
 __all__ = [
+    "BeginningRecord",
     "EpochRecord",
     "InputError",
     "OwnNet",
@@ -56,7 +57,7 @@ def __getattr__(name: str) -> Any:
         from speechctc.core.own_net import OwnNet
 
         return OwnNet
-    if name in ("EpochRecord", "StepRecord"):
+    if name in ("BeginningRecord", "EpochRecord", "StepRecord"):
         import speechctc.training.records as records
 
         return getattr(records, name)
@@ -100,10 +101,10 @@ def load(model: str | Path | None = None, device: str | torch.device = "auto") -
     from speechctc.model.checkpoint import find_checkpoint
     from speechctc.stages.open_model import ModelChoice, open_model
 
-    bundled = bundled_folder(model)
+    bundled = bundled_folder(_place(model))
     if bundled is not None and (own := find_checkpoint(Path(bundled.name))) != bundled:
         warnings.warn(f"{model!s}: the model in the folder {own.resolve()}, not the bundled one", stacklevel=2)
-    return open_model(model, Recogniser, ModelChoice(str(device)))
+    return open_model(_place(model), Recogniser, ModelChoice(str(device)))
 
 
 def extract(
@@ -142,6 +143,7 @@ def extract(
     _begin()
     from speechctc.stages.extract import extract as run
 
+    _check_bool("prune", prune)
     return run(_config(config, settings), _reporter(reporter), prune)
 
 
@@ -152,6 +154,7 @@ def train(
     reporter: Reporter | None = None,
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
+    on_beginning: OnBeginning | None = None,
 ) -> Trained:
     """Train a net on extracted features and calibrate it, as ``speechctc train`` does.
 
@@ -167,6 +170,9 @@ def train(
     on_step : callable, optional
         As `on_epoch`, after each step of the optimiser, with its `StepRecord`; an epoch that it ends is scored on dev.
         On a GPU every step then waits for its loss.
+    on_beginning : callable, optional
+        As `on_epoch`, before the first step, with the `BeginningRecord` of the model that ``train.init_from`` names.
+        A training that begins with random weights, or goes on, does not call it.
 
     Returns
     -------
@@ -189,11 +195,12 @@ def train(
     from speechctc.stages.train import train as run
     from speechctc.training.records import Callbacks
 
+    _check_bool("resume", resume)
     whole = _config(config, settings)
     if whole.run == NO_RUN:
         raise InputError("the config names no folder for the run", 'set run, for example ["run=runs/mine"]')
     reporter = _reporter(reporter)
-    trained = run(whole, resume, reporter, Callbacks(on_step, on_epoch))
+    trained = run(whole, resume, reporter, Callbacks(on_step, on_epoch, on_beginning))
     if trained.is_main:
         calibrate_run(trained.run, reporter)
     return trained
@@ -233,8 +240,8 @@ def evaluate(
     from speechctc.stages.open_model import ModelChoice, open_model
 
     if not isinstance(model, Recogniser):
-        model = open_model(model, Recogniser, ModelChoice(or_bundled=False))
-    return run(model, split, [settings] if isinstance(settings, str) else settings, reporter)
+        model = open_model(_place(model), Recogniser, ModelChoice(or_bundled=False))
+    return run(model, split, _settings(settings), reporter)
 
 
 def register_features(name: str, kind: type[FeatureExtractor]) -> None:
@@ -374,7 +381,7 @@ def _config(config: str | Path | Config | Mapping[str, Any], settings: str | Seq
     from speechctc.config.schema import Config
     from speechctc.core.errors import InputError
 
-    settings = [settings] if isinstance(settings, str) else settings
+    settings = _settings(settings)
     if isinstance(config, (str, Path)):
         return load_config(config, settings)
     if isinstance(config, Config):
@@ -386,7 +393,36 @@ def _config(config: str | Path | Config | Mapping[str, Any], settings: str | Seq
     )
 
 
-def _reporter(reporter: Reporter | None) -> Reporter:
-    from speechctc.core.progress import LogReporter
+def _settings(settings: str | Sequence[str]) -> list[str]:
+    from speechctc.core.errors import InputError
 
+    if isinstance(settings, str):
+        return [settings]
+    try:
+        return [*settings]
+    except TypeError:
+        raise InputError(f"settings={settings!r:.60}", 'give texts such as ["train.epochs=3"]') from None
+
+
+def _reporter(reporter: Reporter | None) -> Reporter:
+    from speechctc.core.errors import InputError
+    from speechctc.core.progress import LogReporter, Reporter
+
+    if reporter is not None and not isinstance(reporter, Reporter):
+        raise InputError(f"reporter={reporter!r:.60}", "give a speechctc.core.progress.Reporter, or None")
     return reporter or LogReporter()
+
+
+def _check_bool(name: str, value: object) -> None:
+    from speechctc.core.errors import InputError
+
+    if not isinstance(value, bool):
+        raise InputError(f"{name}={value!r:.60}", "give True or False")
+
+
+def _place(model: object) -> str | Path | None:
+    from speechctc.core.errors import InputError
+
+    if model is None or isinstance(model, (str, Path)):
+        return model
+    raise InputError(f"{model!r:.60} is no model", "name the folder of a run or a checkpoint, or a bundled model")

@@ -64,7 +64,8 @@ def test_errors_are_those_of_the_commands(extracted: Path, here: Path) -> None:
 def test_the_public_names_are_there() -> None:
     assert all(hasattr(speechctc, name) for name in speechctc.__all__)
     added = {f"register_{what}" for what in ("augmentation", "corpus", "features", "model", "optimizer", "schedule")}
-    called, classes = {"evaluate", "extract", "load", "train"}, {"EpochRecord", "InputError", "OwnNet", "StepRecord"}
+    called, classes = {"evaluate", "extract", "load", "train"}, {"InputError", "OwnNet"}
+    classes |= {"BeginningRecord", "EpochRecord", "StepRecord"}
     assert set(speechctc.__all__) == {"__version__"} | called | classes | added
     assert speechctc.InputError is InputError
 
@@ -80,6 +81,47 @@ def test_what_python_gives_wrongly_is_one_line(tiny_model: Path) -> None:
     with pytest.raises(InputError, match="nix: no such folder") as raised:
         speechctc.load("nix")
     assert "--model" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: speechctc.train("demo", "run=r", resume="yes"), "^resume='yes'; give True or False$"),  # type: ignore[arg-type]
+        (lambda: speechctc.train("demo", "run=r", resume=1), "^resume=1; give True"),  # type: ignore[arg-type]
+        (lambda: speechctc.train("demo", "run=r", reporter=True), "^reporter=True; give a .*Reporter"),  # type: ignore[arg-type]
+        (lambda: speechctc.train("demo", 3), "^settings=3; give texts"),  # type: ignore[arg-type]
+        (lambda: speechctc.extract("demo", prune="no"), "^prune='no'; give True or False$"),  # type: ignore[arg-type]
+        (lambda: speechctc.evaluate("english", settings=None), "^settings=None; give texts"),  # type: ignore[arg-type]
+        (lambda: speechctc.evaluate(3), "^3 is no model; name the folder of a run"),  # type: ignore[arg-type]
+        (lambda: speechctc.load(["english"]), r"^\['english'\] is no model; name"),  # type: ignore[arg-type]
+        (lambda: speechctc.load(True), "^True is no model; name"),  # type: ignore[arg-type]
+    ],
+)
+def test_arguments_of_other_types_are_refused_before_work(here: Path, call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        call()
+    assert not [*here.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda model, samples: model.decode(samples, 16000, alternatives="2"), "^alternatives='2'; give a whole"),
+        (lambda model, samples: model.decode(samples, 16000, alternatives=True), "^alternatives=True; give a whole"),
+        (lambda model, samples: model.stream(16000, alternatives=1.5), "^alternatives=1.5; give a whole number"),
+        (lambda model, samples: model.stream(16000, lookahead="2"), "^lookahead='2'; give seconds"),
+        (lambda model, samples: model.align(samples, 3, 16000), "^phones=3; give a text"),
+    ],
+)
+def test_a_model_takes_numbers_for_numbers(tiny_model: Path, call: Callable[[Any, Any], Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        call(speechctc.load(tiny_model, "cpu"), np.zeros(1600))
+
+
+def test_no_model_to_use_is_said_without_options(here: Path) -> None:
+    with pytest.raises(InputError, match="no model to use") as raised:
+        speechctc.evaluate()
+    assert "--model" not in str(raised.value) and "english (" in str(raised.value)
 
 
 @pytest.mark.parametrize("seed", [0, 15])

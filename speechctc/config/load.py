@@ -265,7 +265,7 @@ def explain(
     first, known = error.errors()[0], known_keys(schema, name)
     key = name + ".".join(str(part) for part in first["loc"])
     setting = next((text for text in reversed(typed) if _concerns(text.partition("=")[0].strip(), key)), "")
-    where = f"on the command line: {setting}" if setting else where
+    where = f"the setting {setting}" if setting else where
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         return f"{where}: there is no key {key!r}{more}", _nearest(key, known)
@@ -277,7 +277,7 @@ def explain(
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     if setting and setting.partition("=")[0].strip() == key:
         return f"{where} is invalid: {message}{more}", "change it"
-    fix = "name another model (--model), or install what made this one" if where.endswith(".json") else "change it"
+    fix = "name another model, or install what made this one" if where.endswith(".json") else "change it"
     return f"{where}: {key}={_abbreviated(first['input'])} is invalid: {message}{more}", fix
 
 

@@ -20,6 +20,8 @@ DRAFT = re.compile(r"\.speechctc-[0-9a-f]{12}-[0-9a-f]{16}\.(partial|previous)")
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)  # a disk has no space
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _END = 300  # of them are the last of a longer one
+RESUME = "--resume, or resume=True in Python"
+"""How a training that was begun before goes on."""
 
 
 class InputError(Exception):

@@ -56,6 +56,10 @@ class Reporter:
         for text in texts:
             self._print(f"warning: {text}", style="yellow")
 
+    def warn_of_this_process(self, *texts: str) -> None:
+        """As `warn`, of what may be so in one only of several processes that train together: each says it."""
+        self.warn(*texts)
+
     def _print(self, text: str, style: str | None = None) -> None:
         """Print a line as it is: no ``:ok:`` in a name becomes a picture, no ``[b]`` a style."""
         self.console.print(_printable(text, keep="\t"), style=style, markup=False, emoji=False)

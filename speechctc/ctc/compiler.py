@@ -121,11 +121,12 @@ def cache_chosen() -> Iterator[bool]:
 def _announce_compiling() -> None:
     """Log `NOTE` as a warning when numba first compiles a function of this package, not when it loads one.
 
-    Where nothing else is set up for it, Python's logging writes the note to standard error.
+    Where nothing else is set up for it, Python's logging writes the note to standard error. Of the processes of a
+    machine that train together, the first says it.
     """
 
     class Announcement(event.Listener):  # type: ignore[misc, unused-ignore]
-        is_made = False
+        is_made = os.environ.get("LOCAL_RANK", "0") != "0"
 
         def on_start(self, event: Any) -> None:
             if not self.is_made and event.data["module"].partition(".")[0] == "speechctc":

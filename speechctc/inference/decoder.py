@@ -391,6 +391,8 @@ class Decoder:
         ([], [], [])
         """
         _check_count(alternatives)
+        if not isinstance(lookahead, int | float | None):
+            raise InputError(f"lookahead={lookahead!r:.60}", "give seconds as a number, or None")
         if lookahead is not None and not 0 <= lookahead < math.inf:
             raise InputError(f"a lookahead of {lookahead} s", "give 0 or more, or None for that of training")
         source = PushedSamples(rate, self.config.features.sample_rate)
@@ -443,6 +445,8 @@ class Decoder:
 
 
 def _check_count(alternatives: int) -> None:
+    if isinstance(alternatives, bool) or not isinstance(alternatives, int | np.integer):
+        raise InputError(f"alternatives={alternatives!r:.60}", "give a whole number")
     if alternatives < 0:
         raise InputError(f"{alternatives} alternatives", "ask for 0 or more")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -107,7 +107,9 @@ class Recogniser(Decoder):
         InputError
             A phone is not in the model's set, the phones do not fit into the recording, or it cannot be read.
         """
-        labels = phones.split() if isinstance(phones, str) else phones
+        if not isinstance(phones, Iterable):
+            raise InputError(f"phones={phones!r:.40}", "give a text, or a list of texts such as 'aa'")
+        labels = phones.split() if isinstance(phones, str) else [*phones]
         if odd := [each for each in labels if not isinstance(each, str)]:
             raise InputError(f"{odd[0]!r:.40} among the phones is not a text", "give phones as texts, such as 'aa'")
         return self.place(recording, parse_phones(labels, self.phones), rate, channel)
@@ -187,6 +189,6 @@ def load_judge(path: Path, model: Checkpoint) -> Checkpoint:
         if not (std > 0).all():
             raise ValueError
     except (OSError, SafetensorError, KeyError, ValueError):
-        fix = "use --model english, or export the model again with this version"
+        fix = "use the model english, or export the model again with this version"
         raise InputError(f"{path}: not a net that scores phones of this model", fix) from None
     return replace(model, config=config, weights=weights, mean=mean, std=std, lm=None)

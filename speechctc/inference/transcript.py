@@ -184,7 +184,7 @@ def check_phones(file: str, items: Items, silences: Sequence[str], inventory: In
         own = [phone for phone in inventory.phones if phone.isprintable()]  # parts of diphthongs are not
         fix = f"the model's are: {' '.join(own)}; --ignore leaves labels out, and --words reads words"
         labels = {phone for unit in units_of(items) for phones in unit.pronunciations for phone in phones}
-        fix = f"labels are IPA: --model ipa has them; {fix}" if are_other_ipa(labels, own) else fix
+        fix = f"labels are IPA: the model ipa has them; {fix}" if are_other_ipa(labels, own) else fix
         raise InputError(f"{file}: {error.what}", fix) from None
 
 

@@ -254,8 +254,8 @@ def find_checkpoint(model: Path | None, or_bundled: bool = False) -> Path:
     if model is None and latest_run() is None:
         if or_bundled and BUILT_IN.is_dir():
             return BUILT_IN
-        named = ", ".join(f"--model {name} ({each.about})" for name, each in MODELS.items())
-        fix = f"train one with speechctc train --config demo, or name one with --model DIR, or a bundled one: {named}"
+        named = ", ".join(f"{name} ({each.about})" for name, each in MODELS.items())
+        fix = f"train one (speechctc train --config demo), or name the folder of one, or a bundled one: {named}"
         raise InputError("no model to use: none was named and there is no latest run here", fix)
     place = model or latest_run() or LATEST
     for folder in (place, place / "best", place / "last"):

@@ -4,12 +4,6 @@ A dense layer sees one frame, as in the paper, or several (`model.dense_span`), 
 zero-padded to keep its size. Everything past an utterance's end is set to zero before each layer, which equals the zero
 padding in time: an utterance's output does not depend on the others in its batch.
 
-Conv2d that works around a bug of oneDNN in bfloat16. On CPUs with AMX, oneDNN's weight gradient of a 2-D convolution
-reads uninitialised memory when several threads share an utterance, that is, when the batch size is not a multiple of
-the number of threads; only at some lengths (3 x 5 over 14 bands: 154 frames, 185 frames). The values read are
-multiplied by 0, which does no harm unless they are NaN or infinite (seen in torch 2.11). Here, the utterances beyond
-the largest such multiple are computed in float32.
-
 Maxout with fused dropout keeps one byte per unit for the backward pass: the number of the winning piece, or a mark for
 a dropped unit. torch.maximum would save both its inputs, and its gradient takes three passes and a concatenation; here
 the gradient is written once, in the memory layout of the convolution.
@@ -34,6 +28,7 @@ from speechctc.core.errors import InputError
 from speechctc.features.extractor import Rows
 from speechctc.features.padded import frame_mask, net_input_after_cmn
 from speechctc.model.checkpoint import Checkpoint
+from speechctc.model.convolution import Convolution
 from speechctc.model.layers import ContextPlan, LayerPlan, NetPlan, is_own, output_frames, plan_of
 from speechctc.model.own import OwnModule, build_own
 from speechctc.phones.inventory import Inventory
@@ -44,8 +39,6 @@ from speechctc.phones.inventory import Inventory
 # vector multiplies the gradient by ``1 / sqrt(eps)``, 316, in every layer: the gradient overflows. With these biases, a
 # masked frame has the scale of any other from here on, and its gradient is multiplied by ``1 / BIAS`` once.
 BIAS = 0.3
-
-Pair = tuple[int, ...]
 
 COUNTED_UTTERANCES = 4  # utterances of a batch that are looked at; more take memory, and say little more
 
@@ -107,6 +100,8 @@ class ConvCTCNet(nn.Module):
             if number == 0:
                 x = self.pool(x)
                 mask = frame_mask(torch.as_tensor(output_frames(frames, self.config)), x.shape[3])[:, None, None, :]
+        if x.requires_grad and not x.is_cuda:  # else the layers below copy their gradients
+            x.register_hook(_channels_last)
         x = x.flatten(1, 2).unsqueeze(2)  # (n_batch, maps x bands, 1, frames)
         if x.is_cuda:  # what cuDNN computes with; and the logits of a frame come to lie side by side
             x = x.contiguous(memory_format=torch.channels_last)
@@ -126,6 +121,10 @@ class ConvCTCNet(nn.Module):
             apart = features.unflatten(2, (len(self.mix), -1))
             features = torch.einsum("bclst,l->bcst", apart, self.mix.softmax(0).to(apart.dtype))
         return features if self.has_bands else features.flatten(1, 2).unsqueeze(2)
+
+
+def _channels_last(gradient: Tensor) -> Tensor:
+    return gradient.contiguous(memory_format=torch.channels_last)
 
 
 CTCNet: TypeAlias = ConvCTCNet | OwnModule
@@ -349,51 +348,6 @@ def _initialise(conv: nn.Conv2d, how: str, gain: float) -> None:
         nn.init.normal_(conv.weight, 0.0, gain / math.sqrt(conv.weight[0].numel()))
     assert conv.bias is not None
     nn.init.zeros_(conv.bias)
-
-
-class Convolution(nn.Conv2d):
-    """A convolution over bands and frames, of (n_batch, maps, bands, frames), without dilation or groups."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return (n_batch, maps, bands, frames)."""
-        if not _threads_share_utterances(x) or self.kernel_size[0] == 1:
-            return super().forward(x)
-        assert self.bias is not None and not isinstance(self.padding, str)
-        weight, bias = self.weight.bfloat16(), self.bias.bfloat16()
-        return torch.as_tensor(_InParts.apply(x.bfloat16(), weight, bias, self.stride, self.padding))  # type: ignore[no-untyped-call]
-
-
-def _threads_share_utterances(x: Tensor) -> bool:
-    if x.device.type != "cpu" or not torch.is_grad_enabled() or not torch.is_autocast_enabled("cpu"):
-        return False
-    return torch.get_autocast_dtype("cpu") == torch.bfloat16 and len(x) % torch.get_num_threads() != 0
-
-
-class _InParts(torch.autograd.Function):
-    """A bfloat16 convolution that computes the weight gradient in two parts of the batch."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, stride: Pair, padding: Pair) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.stride, ctx.padding = stride, padding
-        return functional.conv2d(x, weight, bias, stride, padding)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None, None]:
-        x, weight = ctx.saved_tensors
-
-        def gradients(gradient: Tensor, x: Tensor, weight: Tensor, *wanted: bool) -> tuple[Tensor, Tensor, Tensor]:
-            geometry = (ctx.stride, ctx.padding, (1, 1), False, (0, 0), 1)
-            found = torch.ops.aten.convolution_backward(gradient, x, weight, (len(weight),), *geometry, wanted)
-            return found[0], found[1], found[2]
-
-        by_x, _, by_bias = gradients(gradient, x, weight, ctx.needs_input_grad[0], False, True)
-        even = len(x) - len(x) % torch.get_num_threads()
-        _, by_weight, _ = gradients(gradient[even:].float(), x[even:].float(), weight.float(), False, True, False)
-        if even:
-            by_weight += gradients(gradient[:even], x[:even], weight, False, True, False)[1]
-        return by_x, by_weight.to(weight.dtype), by_bias, None, None
 
 
 def build_any(config: Config, inventory: Inventory) -> CTCNet:

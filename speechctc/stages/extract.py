@@ -64,6 +64,7 @@ WORDS_FILE = "pronunciations.dict"
 MIN_PARALLEL_UTTERANCES = 64  # utterances; fewer than this take less time than the start of a worker process
 MAX_AHEAD = 1 << 20  # frames that may wait in memory behind a recording that takes long
 LOCK = "lock"
+PRUNE = "speechctc extract --prune, or prune=True in Python,"
 CHANGED = "it changed while it was extracted; run speechctc extract again"
 
 
@@ -198,7 +199,7 @@ class Extraction:
         self._reasons: dict[str, str] = {}
         if damaged := [str(self.store.path(name)) for name in self.store.damaged]:
             said = f"damaged, what is used of it is extracted again: {first_few(damaged)}"
-            reporter.warn(f"{said}; speechctc extract --prune removes it")
+            reporter.warn(f"{said}; {PRUNE} removes it")
 
     def _all(self) -> Iterator[Job]:
         return (job for jobs in self.jobs.values() for job in jobs)
@@ -291,7 +292,7 @@ class Extraction:
         why = f"{old.same_settings} of recordings, stretches or a dev of before, {others} of other settings"
         if prune:
             return f"{what} removed from {self.store.folder}: {why}"
-        return f"{what} in {self.store.folder} that this config does not use: {why}; --prune removes them"
+        return f"{what} in {self.store.folder} that this config does not use: {why}; {PRUNE} removes them"
 
 
 @dataclass

@@ -189,7 +189,7 @@ def score_split(
     scored.skipped += [(entry.id, entry.reason) for entry in corpus.rejected.get(split, ())]
     if not scored.utterances:
         why = f" ({scored.skipped[0][1]})" if scored.skipped else ""
-        raise InputError(f"the corpus has no {split} split, or nothing usable in it{why}", "name another with --split")
+        raise InputError(f"the corpus has no {split} split, or nothing usable in it{why}", "name another split")
     assumed = (UNCORRECTED, *(f"{path}: " for path in config.corpus.tables.of(split)))  # by the reader, of labels
     warnings = [warning for warning in corpus.warnings if warning.startswith(assumed)]
     reporter.warn(*warnings, *_trained_on(scored.utterances, config, trained, split))
@@ -417,7 +417,7 @@ def in_notation_of(
     if lacking:
         share = 100 * sum(lacking.values()) / max(sum(counts.values()), 1)
         what = f"labels of phones that the model does not have are errors ({share:.0f} % of all)"
-        other = "; labels are IPA: --model ipa has more of them" if are_other_ipa(counts, phones) else ""
+        other = "; labels are IPA: the model ipa has more of them" if are_other_ipa(counts, phones) else ""
         notes.append(f"{what}: {counted(lacking)}; score.fold can leave marks out{other}")
     return tuple(_rewritten(each, written, pauses | noise) for each in utterances), notes
 

@@ -26,7 +26,7 @@ from speechctc.ctc.entry import warm_up
 from speechctc.features.splits import read_table
 from speechctc.pages import figures
 from speechctc.training.dev_score import DevScore
-from speechctc.training.distributed import process_group
+from speechctc.training.distributed import Ranks, process_group
 from speechctc.training.records import Callbacks
 from speechctc.training.runs import Run
 from speechctc.training.trainer import Stopped, Trainer
@@ -43,7 +43,7 @@ class Trained(NamedTuple):
     Attributes
     ----------
     dev : DevScore or None
-        The score of the last epoch on dev, not of the best one; None if all epochs were done before.
+        The score of the last epoch on dev, not of the best one; None if there was none to do.
     run : Path
         The folder of the run.
     is_main : bool
@@ -81,7 +81,7 @@ def train(
             if ranks.is_main and (note := run.check(config, resume)):
                 reporter.note(note)
             ranks.wait()
-            own = reporter if ranks.is_main else _WarningsOnly(quiet=True)
+            own = reporter if ranks.is_main else _Other(reporter, ranks)
             trainer = Trainer(config, run, device, ranks, own, callbacks)
             if ranks.is_main:
                 _warn(trainer)
@@ -96,11 +96,22 @@ def train(
             raise
 
 
-class _WarningsOnly(Reporter):
-    """The reporter of all ranks but the first: prints warnings, no notes."""
+class _Other(Reporter):
+    """The reporter of all ranks but the first: what that one says too is not said again."""
+
+    def __init__(self, given: Reporter, ranks: Ranks) -> None:
+        super().__init__(quiet=True)
+        self._given, self._who = given, f"process {ranks.rank + 1} of {ranks.world_size}"
 
     def note(self, *texts: str) -> None:
         """Print nothing."""
+
+    def warn(self, *texts: str) -> None:
+        """Print nothing."""
+
+    def warn_of_this_process(self, *texts: str) -> None:
+        """Print a warning for each text, and which process it is."""
+        self._given.warn(*(f"{self._who}: {text}" for text in texts))
 
 
 def _explain_oom(trainer: Trainer) -> DevScore | None:

@@ -36,6 +36,7 @@ from speechctc.studio.sound import Waveform
 
 if TYPE_CHECKING:
     from speechctc.stages.evaluate import Evaluation
+    from speechctc.training.records import BeginningRecord
 
 STATE = "round.json"
 FEATURES = "features"  # the folder beside the rounds: each extracts what is new, and has the dev of the last one
@@ -102,12 +103,16 @@ class Round:
         self.update(state="training")
         reporter = Reporter(quiet=True)
         try:
-            train(config, True, reporter, Callbacks(on_beginning=lambda per: self.update(start_per=per)))
+            train(config, True, reporter, Callbacks(on_beginning=self._begin_with))
             calibrate_run(config.run, reporter)
         except Stopped:
             if not (self.run / "best").exists():
                 raise Ended from None
             self.update(line="stopped early")
+
+    def _begin_with(self, record: BeginningRecord) -> None:
+        """Keep the PER of the model that training goes on from."""
+        self.update(start_per=record["dev_per"])
 
     def _why_no_dev(self) -> str:
         rare = self.state.get("rare", [])

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from speechctc.core.errors import InputError
+from speechctc.core.errors import RESUME, InputError
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _with_the_others() -> Iterator[None]:
         raise
     except RuntimeError as error:
         what = f"another process of this training has ended, or cannot be reached ({str(error).splitlines()[0]})"
-        raise InputError(what, "run the same command with --resume; fewer or more processes may go on") from None
+        raise InputError(what, f"run the same again ({RESUME}); fewer or more processes may go on") from None
 
 
 @contextmanager

@@ -202,6 +202,6 @@ def _check_same_net(config: Config, other: Config) -> None:
         changed = [key for key in ours if ours[key] != theirs[key] and key not in free]
         if changed:
             said = ", ".join(f"{section}.{key}={theirs[key]} there, {ours[key]} here" for key in changed[:3])
-            same = f"those of the bundled models' {section}: --config finetune"
+            same = f"those of the bundled models' {section}: the config finetune"
             fix = f"set train.init_from=null to begin with random weights, or give both the same settings ({same})"
             raise InputError(f"train.init_from={config.train.init_from}: another kind of net: {said}", fix)

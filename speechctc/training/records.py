@@ -38,6 +38,21 @@ class StepRecord(TypedDict):
     seconds: float
 
 
+class BeginningRecord(TypedDict):
+    """The model that a training begins with, before its first step: what `EpochRecord` has of its score on dev."""
+
+    epoch: int
+    step: int
+    dev_loss: float
+    dev_per: float
+    blank_share: float
+    entropy: float
+    dead_phones: int
+    dead_phone_names: str
+    dead_pieces: NotRequired[float]
+    dev_per_of: NotRequired[dict[str, float]]
+
+
 class EpochRecord(TypedDict):
     """An epoch, as the line of ``metrics.jsonl`` has it.
 
@@ -94,7 +109,7 @@ class EpochRecord(TypedDict):
     alarms: str
 
 
-OnBeginning: TypeAlias = Callable[[float], object]
+OnBeginning: TypeAlias = Callable[[BeginningRecord], bool | None]
 OnStep: TypeAlias = Callable[[StepRecord], bool | None]
 OnEpoch: TypeAlias = Callable[[EpochRecord], bool | None]
 
@@ -102,7 +117,7 @@ OnEpoch: TypeAlias = Callable[[EpochRecord], bool | None]
 class Callbacks(NamedTuple):
     """What the main process calls after each step and each epoch; one that returns true ends the training.
 
-    `on_beginning` gets the PER on dev, per cent, of the model that training begins with, before the first step.
+    `on_beginning` is called before the first step, where training begins with another model (``train.init_from``).
     """
 
     on_step: OnStep | None = None

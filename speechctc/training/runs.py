@@ -27,7 +27,7 @@ from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, links
 from speechctc.core.devices import total_memory
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import RESUME, InputError, first_few
 from speechctc.core.files import try_lock
 from speechctc.core.latest_run import LATEST, latest_run, point_latest
 from speechctc.model.checkpoint import installed, provenance
@@ -75,7 +75,9 @@ def locked_folder(folder: Path, work: str) -> Iterator[int]:
     handle = links.open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         if (is_held := try_lock(handle)) is False:
-            raise InputError(f"{folder}: another process is {work} in this folder", "name another with --run DIR")
+            raise InputError(
+                f"{folder}: another process is {work} in this folder", "wait for it, or name another folder"
+            )
         if is_held is None:
             files.warn_of_no_locks()
         yield handle
@@ -124,7 +126,7 @@ class Run:
         note = ""
         if self.folder.exists() and any(path.name != LOCK for path in self.folder.iterdir()):
             if not resume:
-                fix = "go on with it by --resume, or name another with --run DIR"
+                fix = f"go on with it ({RESUME}), or name another with run=DIR"
                 raise InputError(f"{self.folder}: this run's folder exists already", fix)
             if self.config.exists():
                 note = self._check_same(config, self._stored_config())
@@ -141,7 +143,7 @@ class Run:
         left = "best/ is" if is_there else "there is only a log of epochs"
         fix = f"; train.init_from={self.best} begins with its weights" if is_there else ""
         what = f"{self.folder}: last/, from which training goes on, is not there; {left}"
-        raise InputError(what, f"restore it, or name another folder with --run DIR{fix}")
+        raise InputError(what, f"restore it, or name another folder with run=DIR{fix}")
 
     def begin(self, config: Config, record: dict[str, Any], marks: Mapping[str, Marks]) -> None:
         """Write the config and the run's record, and point ``runs/latest`` to the folder.
@@ -226,7 +228,7 @@ class Run:
         """
         if not self._is_in_place():
             what = f"{self.folder}: was moved or removed while it was trained, and nothing more is saved"
-            raise InputError(what, "go on with it where it is now, by --run DIR --resume")
+            raise InputError(what, f"go on with it where it is now, by run=DIR ({RESUME})")
 
     def _is_in_place(self) -> bool:
         if self._locked is None:
@@ -275,7 +277,9 @@ class Run:
     def _stored_config(self) -> dict[str, Any]:
         stored = read_yaml(self.config)
         if not isinstance(stored, dict):
-            raise InputError(f"{self.config}: not the config of a run", "restore it, or name another folder with --run")
+            raise InputError(
+                f"{self.config}: not the config of a run", "restore it, or name another folder with run=DIR"
+            )
         return stored
 
     def _stored_record(self) -> dict[str, Any] | None:
@@ -308,7 +312,7 @@ class Run:
         if {*found.values()} == {"as before"}:
             told = "the phone set is another"
         what = f"{self.folder}: not the corpus that this run was begun with: {told if marks else 'what is not known'}"
-        weights = f"begin another run with --run DIR; train.init_from={self.best} begins with these weights"
+        weights = f"begin another run with run=DIR; train.init_from={self.best} begins with these weights"
         raise InputError(what, f"{weights}. Or extract the corpus as it was, and go on")
 
     def _check_same(self, config: Config, stored: dict[str, Any]) -> str:
@@ -321,7 +325,7 @@ class Run:
             said = ", ".join(f"{key}={old.get(key)} (now {new.get(key)})" for key in changed[:5])
             same_net = not any(_is_of(key, ("model", "features", "train.init_from")) for key in changed)
             weights = f"; train.init_from={self.last} begins with these weights" if same_net else ""
-            fix = f"go on with the config it has, or name another folder with --run DIR{weights}"
+            fix = f"go on with the config it has, or name another folder with run=DIR{weights}"
             raise InputError(f"{self.folder}: this run was begun with another config: {said}", fix)
         course = sorted(
             (key for key in differ if key in new and _is_of(key, REPORTED_KEYS)), key=lambda key: key[:5] != "train"

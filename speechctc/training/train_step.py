@@ -280,7 +280,7 @@ class TrainStep:
                 " (docs/guide/symptoms.md#out-of-memory)",
             )
         if self._refused == math.inf:
-            self.reporter.warn(
+            self.reporter.warn_of_this_process(
                 f"out of memory at {len(batch.indices)} utterances of up to {int(batch.lengths.max())} frames;"
                 " such batches go in parts from now on, to the same result; a lower train.batch_frames avoids it"
             )
@@ -434,7 +434,8 @@ class StepGraphs:
         self._works = False
         self._forget()
         torch.cuda.empty_cache()
-        self._reporter.warn(f"no CUDA graphs from here on ({reason}): training goes on, to the same result but slower")
+        what = f"no CUDA graphs from here on ({reason})"
+        self._reporter.warn_of_this_process(f"{what}: training goes on, to the same result but slower")
 
     def _forget(self) -> None:
         self._kept: dict[Hashable, _Captured] = {}

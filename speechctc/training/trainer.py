@@ -16,7 +16,7 @@ from torch import Tensor
 from speechctc.config.schema import Config, TrainConfig
 from speechctc.core import files
 from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_memory
-from speechctc.core.errors import InputError, first_few
+from speechctc.core.errors import RESUME, InputError, first_few, plural
 from speechctc.core.progress import Reporter
 from speechctc.lm.model import PhoneLM
 from speechctc.metrics.per import PER_MEANS
@@ -29,7 +29,7 @@ from speechctc.training.distributed import Ranks
 from speechctc.training.epoch_plan import EpochPlan, Indices, Progress, ResumeState
 from speechctc.training.initialise import first_lms, first_train_step
 from speechctc.training.optimise import stages
-from speechctc.training.records import Callbacks, EpochRecord, StepRecord, is_end
+from speechctc.training.records import BeginningRecord, Callbacks, EpochRecord, StepRecord, is_end
 from speechctc.training.runs import Run, run_record
 from speechctc.training.sentinel import NetFacts, new_warnings
 from speechctc.training.step_costs import MemoryEstimate, estimate
@@ -108,6 +108,7 @@ class Trainer:
         dev = None
         if self.config.train.init_from is not None and not self.progress.step and math.isinf(self.progress.best_per):
             self._score_beginning()
+            self._share_end()
         while self.progress.epoch < self.last_epoch and not (
             self._is_over() and self.progress.scored == self.progress.step  # not if it was stopped while scoring
         ):
@@ -124,7 +125,7 @@ class Trainer:
         if self.progress.epoch < self.last_epoch:
             self.reporter.note(f"{self.run.folder}: {self._ended_early()}")
         elif dev is None:
-            self.reporter.note(f"{self.run.folder}: all of it is done already; more train.epochs go on, with --resume")
+            self.reporter.note(f"{self.run.folder}: all of it is done already; more train.epochs go on ({RESUME})")
         return dev
 
     def _score_beginning(self) -> None:
@@ -148,20 +149,23 @@ class Trainer:
         if self.ranks.is_main:
             with self.train_step.ema_weights():
                 save_checkpoint(self.run.best, self._checkpoint(line))
-            if self.callbacks.on_beginning is not None:
-                self.callbacks.on_beginning(dev.counts.per)
         told = f"epoch   0: {self.config.train.init_from} as it is: dev loss {dev.loss:.3f}"
         mixed = f"; with its n-gram, mixed with one of these labels ({self.lm_share:.0%} and {1 - self.lm_share:.0%})"
         given = "" if not self.lm_share else "; with its n-gram" if self.lm_share == 1 else mixed
         self.reporter.note(f"{told}  dev PER {dev.counts.per:.2f} % *{given}")
+        if self.callbacks.on_beginning is not None and is_end(
+            "on_beginning", self.callbacks.on_beginning(beginning_record(dev))
+        ):
+            self.ended_by = "on_beginning"
 
     def _ended_early(self) -> str:
         """Say what ended the training before the last epoch, and what goes on."""
+        after = f"ended it after {plural(self.progress.epoch, 'whole epoch')} of {self.last_epoch}"
         if self.ended_by:
-            return f"{self.ended_by} ended it after {self.progress.epoch} whole epochs of {self.last_epoch}"
+            return f"{self.ended_by} {after}; to go on: {RESUME}"
         minutes = self.config.train.minutes
-        end = f"train.minutes={minutes:g} ended it after {self.progress.epoch} whole epochs of {self.last_epoch}"
-        return f"{end}; to go on: --resume with more, as train.minutes={2 * minutes:g}, or 0 for no limit"
+        end = f"train.minutes={minutes:g} {after}; to go on"
+        return f"{end}: more, as train.minutes={2 * minutes:g}, or 0 for no limit ({RESUME})"
 
     def _asked_status(self) -> int:
         """Return the exit status with which a rank was asked to stop."""
@@ -406,7 +410,7 @@ class Trainer:
     def _restore(self) -> None:
         checkpoint = load_checkpoint(self.run.last, with_state=True)
         if checkpoint.inventory != self.data.inventory:
-            raise InputError(f"{self.run.folder}: begun with another phone set", "name another folder with --run")
+            raise InputError(f"{self.run.folder}: begun with another phone set", "name another folder with run=DIR")
         try:
             self._load_state(checkpoint)
         except (LookupError, ValueError, TypeError, RuntimeError, ArithmeticError) as error:
@@ -415,7 +419,7 @@ class Trainer:
             reason = " ".join(str(error).split())[:200]
             raise InputError(
                 f"{self.run.last}: its training state is damaged ({reason})",
-                f"name another folder with --run DIR; train.init_from={self.run.best} begins with its weights",
+                f"name another folder with run=DIR; train.init_from={self.run.best} begins with its weights",
             ) from None
         self._check_best()
 
@@ -432,7 +436,7 @@ class Trainer:
         try:
             load_checkpoint(best)
         except InputError as error:
-            fix = f"restore it, or begin another run with --run DIR: train.init_from={self.run.last} begins with the"
+            fix = f"restore it, or begin another run with run=DIR: train.init_from={self.run.last} begins with the"
             raise InputError(f"{error.what}; it had the best epoch so far", f"{fix} last weights") from None
 
     def _load_state(self, checkpoint: Checkpoint) -> None:
@@ -485,10 +489,10 @@ class Trainer:
 
 
 ANOTHER_RUN = (
-    "begin another run (--run DIR) with a lower train.lr; train.init_from=RUN/last lets it begin with the last good"
+    "begin another run (run=DIR) with a lower train.lr; train.init_from=RUN/last lets it begin with the last good"
     " weights of this one, if they were saved"
 )
-"""A run keeps its learning rate, so that ``--resume`` cannot have a lower one."""
+"""A run keeps its learning rate, so that going on with it cannot have a lower one."""
 
 
 class LossWatch:
@@ -602,6 +606,25 @@ def bar_text(progress: Progress, rate: float) -> str:
     loss = progress.loss / max(progress.phones, 1)
     per = f"  dev PER {progress.best_per:.1f} %" if math.isfinite(progress.best_per) else ""
     return f"loss {loss:.3f}{per}  lr {rate:.1e}  {progress.frames / max(progress.seconds, 1e-9):,.0f} frames/s"
+
+
+def beginning_record(dev: DevScore) -> BeginningRecord:
+    """Return the record of the model that training begins with."""
+    record: BeginningRecord = {
+        "epoch": 0,
+        "step": 0,
+        "dev_loss": dev.loss,
+        "dev_per": dev.counts.rank,
+        "blank_share": dev.blank_share,
+        "entropy": dev.entropy,
+        "dead_phones": len(dev.dead_phones),
+        "dead_phone_names": " ".join(dev.dead_phones),
+    }
+    if dev.dead_pieces is not None:
+        record["dead_pieces"] = dev.dead_pieces
+    if dev.languages:
+        record["dev_per_of"] = dev.languages
+    return record
 
 
 def epoch_record(progress: Progress, dev: DevScore, loss: float, train_step: TrainStep) -> EpochRecord:

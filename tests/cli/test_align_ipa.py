@@ -83,7 +83,7 @@ def test_phones_in_ipa_take_the_model_of_ipa_where_none_is_named(speechctc: Comm
     assert "labels are IPA: --model ipa" in done.err and "using the bundled model ipa" in done.err
     assert [each["phone"] for each in json.loads(done.out)[0]["segments"]] == ["ʃ", "a", "iː", "l"]
     refused = speechctc("align", "a.wav", "--phones", "ʃ a iː l", "--model", "english")
-    assert refused.status == 2 and "labels are IPA: --model ipa" in refused.err
+    assert refused.status == 2 and "labels are IPA: the model ipa" in refused.err
     own = speechctc("align", "a.wav", "--phones", "sh aa iy l")
     assert own.status == 0 and "bundled model english" in own.err and "IPA:" not in own.err
 

@@ -36,14 +36,14 @@ def test_overrides_are_read_as_yaml_and_laid_in_order() -> None:
     [
         (
             "train.epoch=3",
-            "on the command line: train.epoch=3: there is no key 'train.epoch'; did you mean 'train.epochs'?",
+            "the setting train.epoch=3: there is no key 'train.epoch'; did you mean 'train.epochs'?",
         ),
-        ("trian.epochs=3", "on the command line: trian.epochs=3: there is no key 'trian'; did you mean"),
+        ("trian.epochs=3", "the setting trian.epochs=3: there is no key 'trian'; did you mean"),
         ("corpus.lr=3", "did you mean 'train.lr'?"),
         ("quux=3", "the sections are: run, corpus, data"),
-        ("train.epochs=0", "on the command line: train.epochs=0 is invalid"),
+        ("train.epochs=0", "the setting train.epochs=0 is invalid"),
         ("train=3", "train is a section of the config, not a key; set one of its keys: train.init_from"),
-        ("model.convs=[8, 0.5]", "on the command line: model.convs=[8, 0.5]: model.convs.1=0.5 is invalid"),
+        ("model.convs=[8, 0.5]", "the setting model.convs=[8, 0.5]: model.convs.1=0.5 is invalid"),
         ("train.epochs=many", "train.epochs=many is invalid"),
         ("model.kernel=[2, 5]", "odd"),
         ("features.high_hz=9000", "8000 Hz"),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from speechctc.model.net import Convolution
+from speechctc.model.convolution import Convolution, weight_gradient
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -51,6 +51,48 @@ def test_without_autocast_it_is_torchs_own_to_the_bit() -> None:
     assert torch.equal(layer(x), torch.nn.functional.conv2d(x, layer.weight, layer.bias, padding=(1, 2)))
 
 
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+@pytest.mark.parametrize(("utterances", "frames"), [(1, 1), (1, 2), (3, 4), (2, 5), (5, 23), (4, 186)])
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (7, 10), (64, 48)])
+@pytest.mark.parametrize("span", [1, 3, 5, 9])
+def test_products_for_each_frame_are_the_gradient_by_the_weights(
+    span: int, inputs: int, outputs: int, utterances: int, frames: int, layout: torch.memory_format
+) -> None:
+    torch.manual_seed(frames)
+    x = torch.randn(utterances, inputs, 1, frames).contiguous(memory_format=layout)
+    gradient = torch.randn(utterances, outputs, 1, frames).contiguous(memory_format=layout)
+    weight = torch.randn(outputs, inputs, 1, span)
+    geometry = ((1, 1), (0, span // 2), (1, 1), False, (0, 0), 1, (False, True, False))
+    exact = torch.ops.aten.convolution_backward(gradient.double(), x.double(), weight.double(), None, *geometry)[1]
+    found = weight_gradient(gradient, x, weight, span // 2)
+    assert found.shape == weight.shape and found.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=2e-6 * float(exact.abs().max()))
+
+
+@pytest.mark.parametrize("capability", ["AVX2", "AVX512"])
+@pytest.mark.parametrize("wants_x", [True, False])
+def test_layers_over_frames_alone_have_the_gradients_of_float64(
+    wants_x: bool, capability: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: capability)
+    layer = Convolution(6, 10, (1, 5), padding=(0, 2))
+    exact = torch.nn.Conv2d(6, 10, (1, 5), padding=(0, 2), dtype=torch.float64)
+    exact.load_state_dict(layer.state_dict())
+    x = torch.randn(3, 6, 1, 23).contiguous(memory_format=torch.channels_last).requires_grad_(wants_x)
+    reference = x.detach().double().requires_grad_(wants_x)
+    with Calls() as calls:
+        y = layer(x)
+        weights = torch.randn_like(y)
+        (y * weights).sum().backward()
+    assert bool(calls.by_weight) is (capability != "AVX2")
+    assert torch.equal(y, torch.nn.functional.conv2d(x, layer.weight, layer.bias, padding=(0, 2)))
+    (exact(reference) * weights).sum().backward()
+    pairs = [(getattr(layer, name).grad, getattr(exact, name).grad) for name in ("weight", "bias")]
+    pairs += [(x.grad, reference.grad)] * wants_x
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=2e-6 * float(theirs.abs().max()))
+
+
 class Calls(TorchDispatchMode):
     """Records the batch size and the type of each convolution whose gradient by the weights is computed."""
 
@@ -78,7 +120,7 @@ def test_threads_never_share_an_utterance_in_bfloat16(utterances: int, threads: 
 
 POISONED = """
 import ctypes, torch
-from speechctc.model.net import Convolution
+from speechctc.model.convolution import Convolution, weight_gradient
 libc = ctypes.CDLL(None)
 libc.mallopt(-3, 1 << 30), libc.mallopt(-1, 1 << 40)  # memory that was freed is used again
 torch.set_num_threads(2)

@@ -98,6 +98,22 @@ def test_dropout_works_in_training_only() -> None:
     assert not torch.equal(model(x, frames)[0], model(x, frames)[0])
 
 
+def test_gradients_of_layers_with_bands_keep_their_layout() -> None:
+    """In each layer they would else be copied to another one and back."""
+    model = net({"convs": (4, 4), "dense": (16,), "pool": 2, "residual": True}).train()
+    model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    layouts: list[bool] = []
+
+    def watch(module: torch.nn.Module, given: object, found: torch.Tensor) -> None:
+        found.register_hook(lambda each: layouts.append(each.is_contiguous(memory_format=torch.channels_last)))
+
+    for each in (model.pool, *(layer.get_submodule("activation") for layer in model.convs)):
+        each.register_forward_hook(watch)
+    logits, _ = model(torch.randn(2, 3, 13, 12), torch.tensor([12, 7]))
+    logits.sum().backward()
+    assert layouts == [True] * 3
+
+
 def test_spans_are_odd_and_one_a_layer() -> None:
     for wrong in (2, 0, (3, 3), (3,), (3, 3, 4)):
         with pytest.raises(ValueError, match="dense_span"):

@@ -153,7 +153,8 @@ def test_what_is_old_is_named_and_goes_on_request_alone(tmp_path: Path) -> None:
     _, said = grown(config)
     (line,) = [line for line in said if "old entries" in line]
     assert line.startswith("25 old entries (")
-    assert "5 of recordings, stretches or a dev of before, 20 of other settings; --prune removes them" in line
+    assert "5 of recordings, stretches or a dev of before, 20 of other settings; speechctc extract --prune" in line
+    assert line.endswith(", or prune=True in Python, removes them")
     before = {path: path.read_bytes() for path in (tmp_path / "features" / "store").glob("*.safetensors")}
     kept = split_of(config)
     static = [kept.marks(), kept.fingerprint()]

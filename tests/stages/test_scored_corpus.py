@@ -218,7 +218,7 @@ def test_marks_are_read_as_the_models_were_in_any_kind_of_corpus(tiny_model: Pat
 
 
 def test_labels_in_ipa_that_a_model_of_arpabet_lacks_name_the_other_model() -> None:
-    said = "labels are IPA: --model ipa"
+    said = "labels are IPA: the model ipa"
     for labels, is_said in (("ʃ iː x ø", True), ("sh iy q ax-h", False), ("ʃ iː", False)):
         utterance = Utterance("a", Path("a.wav"), tuple(labels.split()), "")
         assert any(said in note for note in in_notation_of(CMU39, [utterance])[1]) is is_said, labels

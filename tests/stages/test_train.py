@@ -134,9 +134,7 @@ def test_a_loss_that_is_no_number_stops_with_the_batch_named(
         return [logits * float("nan") if next(calls) >= 3 else logits], frames
 
     monkeypatch.setattr(TrainStep, "forward_varied", poisoned)
-    what = (
-        r"became nan at epoch 3, step \d+, in the batch of u0-.*--run DIR.*lower train\.lr; train\.init_from=RUN/last"
-    )
+    what = r"became nan at epoch 3, step \d+, in the batch of u0-.*run=DIR.*lower train\.lr; train\.init_from=RUN/last"
     with pytest.raises(InputError, match=what):
         run_once(extracted, here / "r", "train.epochs=4", resume=True)
     assert same(good, load_file(here / "r" / "last" / "weights.safetensors"))

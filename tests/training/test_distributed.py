@@ -122,6 +122,40 @@ def test_processes_do_what_one_would_with_their_batches_together(extracted: Path
     assert json.loads((here / "two" / "run.json").read_text())["ranks"] == 2
 
 
+LOOSE = """
+import sys
+import torch
+import speechctc
+
+def build(inputs, classes):
+    layers = torch.nn.Linear(inputs, classes), torch.nn.Linear(2, 2)
+    net = torch.nn.Sequential(layers[0])
+    net.add_module("unused", torch.nn.Identity())
+    net.unused.loose = layers[1]
+    return speechctc.OwnNet(net, stride=1, sees=(0, 0))
+
+speechctc.register_model("loose", build)
+speechctc.train(sys.argv[1], ["run=two", "model.kind=loose", "train.epochs=2", "train.batch_size=4"])
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_say_each_thing_once(extracted: Path, here: Path) -> None:
+    """Of a net of one's own with a layer that is not used; the compiler's note, too, where nothing is compiled yet."""
+    Path("two.py").write_text(LOOSE, encoding="utf-8")
+    engine = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "two.py"]
+    new = {"OMP_NUM_THREADS": "1", "NUMBA_CACHE_DIR": str(here / "code"), "PYTHONPATH": str(Path(__file__).parents[2])}
+    (here / "code").mkdir(mode=0o700)
+    done = subprocess.run(
+        [*engine, str(extracted)], capture_output=True, text=True, env={**os.environ, **new}, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("W")]
+    assert sum("so training leaves that as it is" in line for line in said) == 1, done.stderr
+    assert sum("compiling what this command needs" in line for line in said) == 1, done.stderr
+    assert len(said) == len(set(said)), done.stderr
+
+
 @pytest.mark.slow
 def test_one_process_goes_on_where_two_were_stopped(
     extracted: Path, here: Path, monkeypatch: pytest.MonkeyPatch

@@ -232,7 +232,9 @@ def test_a_step_may_end_a_training_which_goes_on_to_the_same_bits(extracted: Pat
     recorder, settings = Recorder(), [f"run={here / 'parts'}", "train.epochs=2", "train.warmup_steps=0"]
     done = speechctc.train(extracted, settings, reporter=recorder, on_step=lambda record: record["step"] == 3)
     assert done.dev is not None and math.isfinite(done.dev.loss)
-    assert "on_step ended it after 0 whole epochs of 2" in "\n".join(recorder.said)
+    assert "on_step ended it after 0 whole epochs of 2; to go on: --resume, or resume=True in Python" in "\n".join(
+        recorder.said
+    )
     assert same(whole, run_once(extracted, here / "parts", *settings[1:], resume=True))
 
 
@@ -244,3 +246,35 @@ def test_what_a_callback_raises_is_raised_and_the_state_is_kept(extracted: Path,
         speechctc.train(extracted, ["run=r", "train.epochs=2"], reporter=Recorder(), on_epoch=fail)
     done = speechctc.train(extracted, ["run=r", "train.epochs=2"], resume=True, reporter=Recorder())
     assert done.dev is not None and len(Path("r/metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_the_model_that_one_begins_with_has_a_record_and_may_be_enough(extracted: Path, here: Path) -> None:
+    first = speechctc.train(extracted, ["run=a", "train.epochs=1"], reporter=Recorder())
+    told, epochs, recorder = list[speechctc.BeginningRecord](), list[speechctc.EpochRecord](), Recorder()
+
+    def enough(record: speechctc.BeginningRecord) -> bool:
+        told.append(record)
+        return True
+
+    settings = ["run=b", "train.epochs=2", f"train.init_from={first.run}"]
+    done = speechctc.train(extracted, settings, reporter=recorder, on_epoch=epochs.append, on_beginning=enough)
+    logged = json.loads(Path("a/metrics.jsonl").read_text())
+    (record,) = told
+    assert done.dev is None and not epochs and not Path("b/metrics.jsonl").exists()
+    assert (record["epoch"], record["step"]) == (0, 0)
+    for key in ("dev_per", "dev_loss", "blank_share", "dead_phones"):
+        assert record[key] == pytest.approx(logged[key]), key
+    assert "b: on_beginning ended it after 0 whole epochs of 2; to go on" in "\n".join(recorder.said)
+    assert speechctc.evaluate("b", "dev", reporter=Recorder()).counts.per == pytest.approx(record["dev_per"])
+    went_on = speechctc.train(extracted, settings, True, Recorder(), epochs.append, None, enough)
+    assert went_on.dev is not None and [each["epoch"] for each in epochs] == [1, 2] and len(told) == 1
+
+
+def test_an_epoch_is_one_and_what_goes_on_is_said_for_both_ways(extracted: Path, here: Path) -> None:
+    recorder = Recorder()
+    speechctc.train(extracted, ["run=r", "train.epochs=2"], reporter=recorder, on_epoch=lambda record: True)
+    assert (
+        "r: on_epoch ended it after 1 whole epoch of 2; to go on: --resume, or resume=True in Python" in recorder.said
+    )
+    with pytest.raises(InputError, match=r"go on with it \(--resume, or resume=True in Python\), or name .* run=DIR"):
+        speechctc.train(extracted, "run=r", reporter=Recorder())

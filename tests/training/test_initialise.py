@@ -163,7 +163,7 @@ def test_which_configs_can_begin_with_the_bundled_model(config: str, settings: l
         first_net(loaded, inventory, Path("english"), recorder)
         assert "begins with the bundled model" in recorder.said[0]
     else:
-        with pytest.raises(InputError, match="--config finetune"):
+        with pytest.raises(InputError, match="the config finetune"):
             first_net(loaded, inventory, Path("english"), recorder)
 
 
@@ -195,7 +195,7 @@ def test_the_per_that_one_begins_with_is_told_before_the_first_step(extracted: P
     run_once(extracted, here / "a", "train.epochs=1")
     told = list[tuple[float, int]]()
     trainer = trainer_of(extracted, here / "b", f"train.init_from={here / 'a'}", "train.epochs=1")
-    trainer.callbacks = Callbacks(on_beginning=lambda per: told.append((per, trainer.progress.step)))
+    trainer.callbacks = Callbacks(on_beginning=lambda record: told.append((record["dev_per"], trainer.progress.step)))
     trainer.train()
     (per, steps), *others = told
     assert per == pytest.approx(load_checkpoint(here / "a" / "best").facts["dev_per"]) and steps == 0 and not others
