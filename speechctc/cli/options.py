@@ -20,7 +20,6 @@ from typer import Argument, Option
 
 from speechctc.core.bundled import NAMES
 from speechctc.core.errors import InputError, printable
-from speechctc.core.files import is_folder
 from speechctc.core.parallel import WAIT_SECONDS as WAIT_SECONDS
 from speechctc.core.stopping import STATUS, Stopped, raised_when_stopped
 from speechctc.inference.formats import help_text
@@ -319,6 +318,8 @@ def _kept(given: Any) -> str:
     out, fix = f"{pages}/scores/" if pages else given.out, "run it again; with --manifest FILE, --resume goes on"
     if out is None:
         return f"what is printed is not all: {fix}"
+    from speechctc.core.files import is_folder
+
     if is_folder(out):
         return f"{out} has what is done: the same command goes on with --skip-existing"
     return f"nothing is written to {out}: {fix}"

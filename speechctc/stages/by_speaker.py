@@ -367,16 +367,7 @@ def before_of(folder: Path) -> Scores:
 
 
 def pages_of(speakers: Sequence[str]) -> dict[str, str]:
-    """Return the name of the page of each speaker, without its ending; names that are one file name get numbers.
-
-    Raises
-    ------
-    InputError
-        The speaker of a recording is not known.
-    """
-    if "" in speakers:
-        what = f"--by-speaker: the speaker of {plural(list(speakers).count(''), 'recording')} is not known"
-        raise InputError(what, "name the folder that holds a folder for each speaker, or a table with a column speaker")
+    """Return the name of the page of each speaker, without its ending; names that are one file name get numbers."""
     pages, taken = dict[str, str](), {INDEX}
     for speaker in dict.fromkeys(speakers):
         own = name_of(speaker).name
@@ -523,6 +514,10 @@ class SpeakerPages(NamedTuple):
         given = [task.recording for task in tasks]
         if gone := next((each.path for each in given if not each.speaker and not os.path.exists(each.path)), None):
             raise InputError(f"{gone}: no such file", "check the path")
+        if nameless := [each.place for each in given if not each.speaker]:
+            what = f"--by-speaker: the speaker of {plural(len(nameless), 'recording')} is not known"
+            fix = "put each into the folder of its speaker and name that of all, or give a table with a column speaker"
+            raise InputError(f"{what}: {first_few(nameless, 3)}", fix)
         names = pages_of([each.speaker for each in given])
         recordings = [_in_own_folder(each, names[each.speaker]) for each in given]
         files = [*(f"{name}.html" for name in (INDEX, *names.values())), f"{SHEET}.csv", f"{SHEET}.xlsx"]

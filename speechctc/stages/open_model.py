@@ -109,14 +109,14 @@ def open_model(
 def _read(kind: type[AnyDecoder], folder: Path, about: str, device: str) -> AnyDecoder:
     """Read what is in the folder of a checkpoint, which holds still meanwhile."""
     chosen = recognition_device(device)
-    own: dict[str, Any] = {"device": chosen, "folder": folder, "about": about, "net": partial(_net_on, chosen)}
+    own: dict[str, Any] = {"device": chosen, "folder": folder, "about": about, "net": partial(net_on, chosen)}
     model = files.read_folder(folder, lambda place: kind(**kind.parts(place), **own))
     if model.config.features.kind == "encoder":
         find_encoder(model.config.features.encoder)  # before the first recording
     return model
 
 
-def _net_on(device: str, checkpoint: Checkpoint) -> NumpyNet | TorchNet:
+def net_on(device: str, checkpoint: Checkpoint) -> NumpyNet | TorchNet:
     """Return the net of a checkpoint: in numpy on the CPU, in torch elsewhere and for a net of one's own."""
     if device == "cpu" and not is_own(checkpoint.config.model):
         return NumpyNet(checkpoint)

@@ -42,7 +42,7 @@ def test_the_help_of_no_command_loads_a_stage() -> None:
     code += "    try:\n        main()\n    except SystemExit as left:\n        assert not left.code\n"
     code += "loaded = [name for name in sys.modules if name.startswith('speechctc.')]\n"
     code += "early = ('audio', 'audio.tracks', 'core', 'core.parallel', 'core.errors', 'core.bundled', "
-    code += "'core.processes', 'inference', 'inference.formats')\n"
+    code += "'core.processes', 'core.stopping', 'inference', 'inference.formats')\n"
     code += "assert all(name.split('.')[1] == 'cli' or name.partition('.')[2] in early for name in loaded), loaded\n"
     code += "assert not {'torch', 'numpy', 'yaml'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

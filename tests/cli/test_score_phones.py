@@ -321,7 +321,7 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--by-speaker", "pages"), "the speaker of 1 recording is not known"),
+        (("--by-speaker", "pages"), "the speaker of 1 recording is not known: a.wav"),
         (("--by-speaker", "pages", "--out", "a"), "--out and --by-speaker both"),
         (("--before", "pages"), "--before is for --by-speaker"),
         (("--before", "pages", "--by-speaker", "./pages/"), "--before and --by-speaker name one folder"),

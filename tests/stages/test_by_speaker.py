@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from speechctc.audio.conditions import RATE, measure
-from speechctc.core.errors import InputError
 from speechctc.phones.articulation import KEY_WORDS
 from speechctc.stages import by_speaker
 from speechctc.stages.by_speaker import LEVEL, Said, Scores, change_of, pages_of, sound_of, speakers_of
@@ -124,8 +123,6 @@ def test_several_bad_sounds_of_a_word_are_one_finding() -> None:
 
 def test_pages_are_named_by_speakers() -> None:
     assert pages_of(["a/b", "Index", "ä", "a/b", "A_B"]) == {"a/b": "a_b", "Index": "Index-2", "ä": "ä", "A_B": "A_B-2"}
-    with pytest.raises(InputError, match="the speaker of 2 recordings"):
-        pages_of(["", "a", ""])
 
 
 def test_a_change_is_no_larger_than_scores_are_and_says_if_the_text_differs() -> None:

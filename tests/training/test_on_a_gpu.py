@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from speechctc.inference.result import Recognition
 from speechctc.lm.lstm import LstmConfig
 from speechctc.model.net import Layer
 from speechctc.stages.lm_lstm import LstmTraining
-from speechctc.stages.open_model import ModelChoice, open_model
+from speechctc.stages.open_model import ModelChoice, net_on, open_model
 from speechctc.stages.train import Stopped
 from speechctc.training.batches import BatchGatherer
 from speechctc.training.train_step import TrainStep
@@ -108,7 +109,7 @@ def test_a_language_model_on_a_gpu_is_saved_resumed_and_decodes(
         allow_tf32(True)
         for here_lm, there_lm in ((None, None), (load_lm(here / "whole"), lm)):
             on_cpu = recogniser.replaced(lstm=here_lm)
-            both = on_cpu, on_cpu.replaced(device="cuda:0", lstm=there_lm)
+            both = on_cpu, on_cpu.replaced(device="cuda:0", net=partial(net_on, "cuda:0"), lstm=there_lm)
             wanted, found = ([heard(one) for one in each.decode_all(sorted(here.rglob("*.wav")))] for each in both)
             assert found == wanted and all(found)
         assert not torch.backends.cudnn.allow_tf32  # convolutions of recognition are of float32
