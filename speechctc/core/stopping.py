@@ -1,12 +1,14 @@
-"""A command that is asked to stop, by SIGTERM, gives back all that it holds and ends."""
+"""Signals: a command that is asked to stop, by SIGTERM, gives back all that it holds and ends."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+
+Handler = Callable[[int, FrameType | None], None]
 
 STATUS = 128 + signal.SIGTERM
 if sys.platform == "win32":
@@ -28,6 +30,22 @@ def is_stopped() -> bool:
 
 
 @contextmanager
+def handled(signals: Sequence[signal.Signals], handler: Handler) -> Iterator[None]:
+    """Handle signals with a function; outside the main thread, which alone can, nothing is changed."""
+    try:
+        before = {number: signal.signal(number, handler) for number in signals}
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        if not _stopped:  # else another one would end the process before it has given all back
+            for number, former in before.items():
+                signal.signal(number, former)
+
+
+@contextmanager
 def raised_when_stopped() -> Iterator[None]:
     """Raise `Stopped` in the main thread when SIGTERM comes, once: what is half written is dropped as at an error.
 
@@ -39,14 +57,5 @@ def raised_when_stopped() -> Iterator[None]:
             _stopped.append(number)
             raise Stopped
 
-    try:
-        before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
-    except ValueError:
+    with handled(_SIGNALS, on_signal):
         yield
-        return
-    try:
-        yield
-    finally:
-        if not _stopped:  # else another one would end the process before it has given all back
-            for number, handler in before.items():
-                signal.signal(number, handler)

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from speechctc.core.errors import InputError
+from speechctc.core.stopping import handled
 
 _training: dict[int, object] = {}  # by process, since a fork inherits it: who trains there
 
@@ -42,16 +43,8 @@ def stop_requests(handle: Callable[[int], None]) -> Iterator[None]:
         asked = True
         handle(128 + number)
 
-    try:
-        before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
-    except ValueError:
+    with handled(_SIGNALS, on_signal):
         yield
-        return
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
