@@ -53,7 +53,7 @@ class BeginningRecord(TypedDict):
     dev_per_of: NotRequired[dict[str, float]]
 
 
-class EpochRecord(TypedDict):
+class EpochRecord(BeginningRecord):
     """An epoch, as the line of ``metrics.jsonl`` has it.
 
     Attributes
@@ -86,18 +86,8 @@ class EpochRecord(TypedDict):
         What is off since this epoch, as names with spaces between.
     """
 
-    epoch: int
-    step: int
     loss: float
-    dev_loss: float
     dev_gap: float
-    dev_per: float
-    blank_share: float
-    entropy: float
-    dead_phones: int
-    dead_phone_names: str
-    dead_pieces: NotRequired[float]
-    dev_per_of: NotRequired[dict[str, float]]
     gradient_norm: float
     gradient_norm_max: float
     clipped_share: float

@@ -154,7 +154,7 @@ class Trainer:
         given = "" if not self.lm_share else "; with its n-gram" if self.lm_share == 1 else mixed
         self.reporter.note(f"{told}  dev PER {dev.counts.per:.2f} % *{given}")
         if self.callbacks.on_beginning is not None and is_end(
-            "on_beginning", self.callbacks.on_beginning(beginning_record(dev))
+            "on_beginning", self.callbacks.on_beginning(dev_record(dev))
         ):
             self.ended_by = "on_beginning"
 
@@ -608,11 +608,11 @@ def bar_text(progress: Progress, rate: float) -> str:
     return f"loss {loss:.3f}{per}  lr {rate:.1e}  {progress.frames / max(progress.seconds, 1e-9):,.0f} frames/s"
 
 
-def beginning_record(dev: DevScore) -> BeginningRecord:
-    """Return the record of the model that training begins with."""
+def dev_record(dev: DevScore, epoch: int = 0, step: int = 0) -> BeginningRecord:
+    """Return what a record says of a score on dev; by default of the model that training begins with."""
     record: BeginningRecord = {
-        "epoch": 0,
-        "step": 0,
+        "epoch": epoch,
+        "step": step,
         "dev_loss": dev.loss,
         "dev_per": dev.counts.rank,
         "blank_share": dev.blank_share,
@@ -630,17 +630,10 @@ def beginning_record(dev: DevScore) -> BeginningRecord:
 def epoch_record(progress: Progress, dev: DevScore, loss: float, train_step: TrainStep) -> EpochRecord:
     """Return an epoch's line for ``metrics.jsonl``; `loss` is the sum over all ranks."""
     mean, norms = loss / max(progress.phones, 1), train_step.norms.summary()
-    record: EpochRecord = {
-        "epoch": progress.epoch + 1,
-        "step": progress.step,
+    return {
+        **dev_record(dev, progress.epoch + 1, progress.step),
         "loss": mean,
-        "dev_loss": dev.loss,
         "dev_gap": dev.loss - mean,
-        "dev_per": dev.counts.rank,
-        "blank_share": dev.blank_share,
-        "entropy": dev.entropy,
-        "dead_phones": len(dev.dead_phones),
-        "dead_phone_names": " ".join(dev.dead_phones),
         "gradient_norm": norms["gradient_norm"],
         "gradient_norm_max": norms["gradient_norm_max"],
         "clipped_share": norms["clipped_share"],
@@ -651,11 +644,6 @@ def epoch_record(progress: Progress, dev: DevScore, loss: float, train_step: Tra
         "minutes": progress.elapsed / 60,
         "alarms": "",
     }
-    if dev.dead_pieces is not None:
-        record["dead_pieces"] = dev.dead_pieces
-    if dev.languages:
-        record["dev_per_of"] = dev.languages
-    return record
 
 
 def _languages_text(record: dict[str, Any]) -> str:
