@@ -101,10 +101,11 @@ def load(model: str | Path | None = None, device: str | torch.device = "auto") -
     from speechctc.model.checkpoint import find_checkpoint
     from speechctc.stages.open_model import ModelChoice, open_model
 
-    bundled = bundled_folder(_place(model))
+    model = _place(model)
+    bundled = bundled_folder(model)
     if bundled is not None and (own := find_checkpoint(Path(bundled.name))) != bundled:
         warnings.warn(f"{model!s}: the model in the folder {own.resolve()}, not the bundled one", stacklevel=2)
-    return open_model(_place(model), Recogniser, ModelChoice(str(device)))
+    return open_model(model, Recogniser, ModelChoice(str(device)))
 
 
 def extract(

@@ -58,9 +58,10 @@ class Recording(NamedTuple):
 
     def told(self, text: str) -> str:
         """Return a text about its file as one about its address, if it was read from one."""
-        if not self.address or self.path.name in self.address:
-            return text.replace(str(self.path), self.address) if self.address else text
-        return text.replace(str(self.path), self.address).replace(self.path.name, self.called.name)
+        if not self.address:
+            return text
+        told = text.replace(str(self.path), self.address)
+        return told if self.path.name in self.address else told.replace(self.path.name, self.called.name)
 
 
 class Found(NamedTuple):

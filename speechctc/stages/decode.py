@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from speechctc.audio import sound_file
-from speechctc.audio.dereverberation import Dereverberated
+from speechctc.audio.dereverberation import Dereverberated, When
 from speechctc.audio.recordings import Named, Recording, find_recordings, left_out
 from speechctc.audio.sound_file import Blocks
 from speechctc.audio.standard_input import opened_stdin
@@ -181,14 +181,13 @@ def _results(
 ) -> AbstractContextManager[Iterator[Any]]:
     """Offer the results in order: while one recording is read, or from this machine's threads."""
     paths, rate = [recording.path for recording in recordings], recogniser.config.features.sample_rate
-    form, alternatives, channel = options.form, work.alternatives, work.channel
+    form, channel = options.form, work.channel
     if paths == [STDIN.path]:
         opening = opened_stdin(rate, work.raw_rate, channel, say=reporter.note)
-        return _while_read(recogniser, STDIN, opening, form, alternatives, LOOKAHEAD if work.live else None)
+        return _while_read(recogniser, recordings[0], opening, form, work)
     if len(paths) == 1 and options.folder is None and not options.manifest and WRITERS[form].is_incremental:
-        opening = sound_file.opened(paths[0], rate, channel)
-        return _while_read(recogniser, recordings[0], opening, form, alternatives, None, BLOCK_FRAMES, work.time_limit)
-    return nullcontext(recogniser.decode_all(paths, work.jobs, alternatives, channel))
+        return _while_read(recogniser, recordings[0], sound_file.opened(paths[0], rate, channel), form, work)
+    return nullcontext(recogniser.decode_all(paths, work.jobs, work.alternatives, channel))
 
 
 @contextmanager
@@ -206,17 +205,17 @@ def _while_read(
     recording: Recording,
     opening: AbstractContextManager[Blocks],
     form: str,
-    alternatives: int,
-    lookahead: float | None,
-    block_frames: int = LIVE_FRAMES,
-    limit: float | None = None,
+    work: Work,
 ) -> Iterator[Iterator[LivePhones | Recognition]]:
     """Offer the result of a recording that is opened; phone by phone if the format can be written so."""
+    is_stdin = recording.path == STDIN.path
     # Phones of standard input come while one speaks, not after each window of dereverberation.
-    when = "never" if block_frames == LIVE_FRAMES else recogniser.config.decode.dereverb
+    when: When = "never" if is_stdin else recogniser.config.decode.dereverb
+    block_frames, limit = (LIVE_FRAMES, None) if is_stdin else (BLOCK_FRAMES, work.time_limit)
+    lookahead = LOOKAHEAD if is_stdin and work.live else None
     with _told(recording), opening as source, time_limit(limit):
         blocks = Dereverberated(source, recogniser.config.features.sample_rate, when)
-        segments = recogniser.segments(blocks, alternatives, block_frames, lookahead)
+        segments = recogniser.segments(blocks, work.alternatives, block_frames, lookahead)
         if WRITERS[form].is_incremental:
             yield iter([LivePhones(segments, blocks=blocks)])
         else:
