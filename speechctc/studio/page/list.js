@@ -93,6 +93,9 @@ export function neighbour(way) {
   return shown.at(at % shown.length)?.name;
 }
 
+export const folderOf = (name) => name.slice(0, Math.max(name.lastIndexOf("/"), 0));
+export const folders = () => [...new Set(rows.map(({ name }) => folderOf(name)))].filter(Boolean);
+
 function find(fromTop = false) {
   const wanted = search.value.trim().toLowerCase();
   const state = filter.value;
@@ -139,15 +142,15 @@ function item(row, number) {
   return entry;
 }
 
+export const problemOf = (row) => row?.problem ?? working.problems[row?.name];
+
 function state(row) {
-  const words = [STATES[row.state]];
+  const words = [problemOf(row), STATES[row.state]].filter(Boolean);
   const progress = working.recognising[row.name];
   if (progress !== undefined) words.push(`being recognised, ${percent(progress)}`);
   if (isGuessed(row)) words.push(`${percent(row.confidence)} sure`);
   if (row.seconds) words.push(duration(row.seconds));
   if (row.phones) words.push(plural(row.phones, "phone"));
   if (row.checked) words.push(`${row.checked} checked`);
-  const problem = row.problem ?? working.problems[row.name];
-  if (problem) words.push(problem);
   return words.join(", ");
 }

@@ -2,7 +2,7 @@
 
 import { get, post, setPlace, signed } from "./api.js";
 import * as actions from "./actions.js";
-import { on, part, write } from "./dom.js";
+import { made, on, part, write } from "./dom.js";
 import * as draw from "./draw.js";
 import * as keys from "./keys.js";
 import * as list from "./list.js";
@@ -23,6 +23,7 @@ const MARGIN = 0.5; // seconds that are seen before the time at which the page o
 const SOON = 700; // milliseconds until the server is asked again while it works, and
 const LATE = 5000; // otherwise
 const REDRAWN = { cursor: ["over"], chosen: ["tiers", "over"], moving: ["tiers", "over"], labels: ["whole", "tiers", "over"], saving: ["over"] }; // else all
+const closed = new Set(); // notes
 let overview = null;
 const known = new Map(); // the rows of the list, by name
 let wanted = ""; // the recording that is being opened
@@ -132,9 +133,22 @@ async function look() {
 const openRow = () => overview?.recordings.find((each) => each.name === session.name);
 
 function problem(text, from = "") {
-  part("problem").hidden = !text;
-  write("problem", text);
   part("problem").dataset.from = from;
+  tellOf("problem", text, !from);
+}
+
+// Shows a note, which can be closed until another comes.
+function tellOf(id, text, closes = true) {
+  const box = part(id);
+  box.hidden = !text || (closes && closed.has(text));
+  if (box.dataset.text === text) return;
+  box.dataset.text = text;
+  const button = made("button", "Close");
+  button.addEventListener("click", () => {
+    closed.add(text);
+    box.hidden = true;
+  });
+  box.replaceChildren(text, " ", ...(closes ? [button] : []));
 }
 
 function showOverview() {
@@ -185,8 +199,7 @@ function begin() {
 function savedText(row) {
   if (!session.name) return "";
   if (isSaving()) return session.waits ? "not saved yet: kept in this page until the studio answers" : "saving";
-  if (row?.problem) return row.problem;
-  return session.state === "corrected" ? `saved to ${session.textgrid}` : "";
+  return list.problemOf(row) ?? (session.state === "corrected" ? `saved to ${session.textgrid}` : "");
 }
 
 function showModels() {
@@ -243,8 +256,9 @@ function showRecording(what) {
   if (what === "opened" || what === "labels") {
     const unknown = session.unknown.length ? `The model does not know ${session.unknown.slice(0, 12).join(" ")}: it cannot place such labels before a training.` : "";
     const note = [session.note, unknown].filter(Boolean).join(" ");
-    write("note", note);
-    part("note").hidden = !note;
+    tellOf("note", note);
+    write("words", session.words);
+    part("words").title = session.words;
     const count = session.phones.length;
     const checked = session.by_hand ? count : session.phones.filter((phone) => phone.checked).length;
     write("facts", `${list.duration(session.seconds)}, ${list.plural(count, "phone")}, ${checked} checked`);

@@ -3,7 +3,9 @@
 
 import { post, postBytes } from "./api.js";
 import { on, part, write } from "./dom.js";
+import { folderOf, folders } from "./list.js";
 import { shown } from "./notation.js";
+import { session } from "./session.js";
 
 const BLOCK = 0.25; // seconds of samples that are worth a request, and
 const LONGEST = 10; // that one request has
@@ -14,6 +16,10 @@ let tell = () => {};
 
 export function connect(onTell, finished) {
   tell = onTell;
+  on("open-microphone", "click", () => {
+    part("speakers").replaceChildren(...folders().map((name) => new Option(name)));
+    if (!recording) part("speaker").value ||= folderOf(session.name);
+  });
   on("record", "click", async () => {
     part("record").disabled = true;
     try {
@@ -46,7 +52,7 @@ function say(text) {
 function show() {
   write("record", recording ? "End" : "Begin");
   part("record").ariaPressed = recording !== null;
-  part("microphone").querySelector(".close").disabled = recording !== null;
+  for (const each of part("microphone").querySelectorAll("input, .close")) each.disabled = recording !== null;
   write("open-microphone", recording ? "Recording" : "Record");
   part("open-microphone").ariaPressed = recording !== null;
 }
@@ -60,7 +66,7 @@ async function begin() {
   let name = "";
   try {
     await context.audioWorklet.addModule("/page/recorder.js");
-    ({ name } = await post("microphone/start", {}, { rate: context.sampleRate }));
+    ({ name } = await post("microphone/start", {}, { rate: context.sampleRate, speaker: part("speaker").value, name: part("take").value }));
   } catch (error) {
     for (const track of stream.getTracks()) track.stop();
     context.close();
@@ -145,6 +151,7 @@ async function end(finished) {
   while (mine.total - mine.saved > LONGEST * mine.rate) await sendNext(mine);
   const { name } = await sendNext(mine, "stop");
   recording = null;
+  part("take").value = "";
   part("microphone").close();
   if (name) await finished(name);
 }
