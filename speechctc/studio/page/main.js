@@ -2,7 +2,7 @@
 
 import { get, post, setPlace, signed } from "./api.js";
 import * as actions from "./actions.js";
-import { made, on, part, write } from "./dom.js";
+import { made, on, part, tell, write } from "./dom.js";
 import * as draw from "./draw.js";
 import * as keys from "./keys.js";
 import * as list from "./list.js";
@@ -29,14 +29,7 @@ const known = new Map(); // the rows of the list, by name
 let wanted = ""; // the recording that is being opened
 let again = false; // drafts are recognised once more
 let timer = 0;
-let clearing = 0;
 let seenRevision = null; // of the open recording, for which the labels were read again
-
-function tell(text) {
-  write("message", text);
-  clearTimeout(clearing);
-  clearing = setTimeout(() => write("message", ""), 8000);
-}
 
 // Opens a recording; of several that are asked for while one is being opened, the last.
 async function openRecording(name, time = 0) {
@@ -110,9 +103,9 @@ async function refresh() {
     await look();
     showOverview();
     document.body.classList.remove("locked");
-    busy = training.isRunning(overview.training) || Object.keys(overview.recognising).length > 0 || !overview.model.folder || overview.model.loading
-      || overview.recordings.some((row) => row.state === "reading");
-    busy = busy && !overview.model.problem;
+    const { model, recognising, recordings } = overview;
+    busy = !model.problem && (training.isRunning(overview.training) || Object.keys(recognising).length > 0 || !model.folder || model.loading
+      || recordings.some((row) => row.state === "reading"));
     if (part("problem").dataset.from === "server") problem("");
   } catch (error) {
     problem(error.message, "server");
@@ -143,12 +136,11 @@ function tellOf(id, text, closes = true) {
   box.hidden = !text || (closes && closed.has(text));
   if (box.dataset.text === text) return;
   box.dataset.text = text;
-  const button = made("button", "Close");
-  button.addEventListener("click", () => {
+  const close = () => {
     closed.add(text);
     box.hidden = true;
-  });
-  box.replaceChildren(text, " ", ...(closes ? [button] : []));
+  };
+  box.replaceChildren(text, " ", closes ? made("button", "Close", "", close) : "");
 }
 
 function showOverview() {
@@ -232,7 +224,7 @@ function showPrimary() {
   const isEmpty = session.name && !session.phones.length;
   const next = !overview?.model.folder ? "" : training.isDue() ? "open-training" : !overview.recordings.length ? "open-microphone"
     : !session.name || isGrowing ? "" : isEmpty ? "recognise" : session.phones.some(isSuspect) ? "next" : "following";
-  for (const button of document.querySelectorAll(".primary:not(dialog *)")) button.classList.toggle("primary", button.id === next);
+  for (const button of document.querySelectorAll(".primary:not(dialog *)")) button.classList.remove("primary");
   if (next) part(next).classList.add("primary");
   document.body.classList.toggle("bare", !session.name && !overview?.recordings.length);
   write("hint", !session.name ? "This folder has no recordings yet: record one, or copy some into it."
@@ -294,9 +286,6 @@ function connectButtons() {
     player.setLoop(on);
   });
   for (const id of ["training", "microphone", "keys"]) on(`open-${id}`, "click", () => part(id).showModal());
-  for (const close of document.querySelectorAll("dialog .close")) {
-    close.addEventListener("click", () => close.closest("dialog").close());
-  }
 }
 
 async function download(name, values) {
@@ -347,7 +336,6 @@ async function start() {
   });
   onView(() => draw.draw());
   tiles.onTile(draw.draw);
-  actions.onTell(tell);
   onChange(showRecording);
   player.onPlay(() => (part("play").firstChild.textContent = player.isPlaying() ? "Stop" : "Play"));
   new ResizeObserver(() => resize(part("stage").clientWidth)).observe(part("stage"));
@@ -357,8 +345,8 @@ async function start() {
   list.connect(openRecording);
   panel.connect();
   pointer.connect();
-  training.connect(tell, refresh);
-  microphone.connect(tell, async (name) => {
+  training.connect(refresh);
+  microphone.connect(async (name) => {
     await refresh();
     await openRecording(name);
   });

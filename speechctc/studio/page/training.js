@@ -1,9 +1,8 @@
 // Training on corrections: the verdict, progress, the curve, facts.
 
 import { post } from "./api.js";
-import { on, part, write } from "./dom.js";
-import { colours } from "./draw.js";
-import { duration, plural } from "./list.js";
+import { on, part, tell, write } from "./dom.js";
+import { clock, duration, plural } from "./list.js";
 
 // What is said of a training that runs, by its state.
 const SAYS = {
@@ -18,28 +17,22 @@ let due = false;
 let asked = ""; // the answer to a press, until the server
 let before = ""; // says something else than before
 
-export function connect(tell, refresh) {
-  on("training-form", "submit", async (event) => {
-    event.preventDefault();
-    say("Starting: writing down what was corrected");
-    part("train").disabled = true;
-    await tried(post("train", {}, { minutes: Number(part("minutes").value) }));
-  });
-  on("stop", "click", () => {
-    say("Stopping after this step; the best model until now is scored");
-    tried(post("stop"));
-  });
-  function say(text) {
-    asked = text;
-    write("training-state", text);
-  }
-  async function tried(work) {
-    await work.catch(({ message }) => {
+export function connect(refresh) {
+  const say = (text) => write("training-state", (asked = text));
+  const ask = async (text, route, values) => {
+    say(text);
+    await post(route, {}, values).catch(({ message }) => {
       say(message);
       tell(message);
     });
     refresh();
-  }
+  };
+  on("training-form", "submit", (event) => {
+    event.preventDefault();
+    part("train").disabled = true;
+    ask("Starting: writing down what was corrected", "train", { minutes: Number(part("minutes").value) });
+  });
+  on("stop", "click", () => ask("Stopping after this step; the best model until now is scored", "stop"));
 }
 
 // Whether enough was corrected since the last training for another.
@@ -61,7 +54,7 @@ export function update({ recordings, training, model }) {
   part("stop").disabled = !running || training.state === "scoring";
   const { curve = [], epochs } = training;
   const last = curve[curve.length - 1];
-  write("open-training", running ? `Training${last ? `: epoch ${last.epoch} of ${epochs}` : ""}, ${time(training.seconds)}` : "Train");
+  write("open-training", running ? `Training${last ? `: epoch ${last.epoch} of ${epochs}` : ""}, ${clock(training.seconds ?? 0)}` : "Train");
   part("open-training").classList.toggle("running", running);
   part("minutes").disabled = running;
   if (running) part("minutes").value = training.minutes;
@@ -76,10 +69,6 @@ export function update({ recordings, training, model }) {
   write("training-next", more);
   part("training-result").title = training.after?.text ?? "";
   drawCurve(curve, training.start_per, training.dev);
-}
-
-function time(seconds = 0) {
-  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
 }
 
 function facts(corrected) {
@@ -109,41 +98,17 @@ function result({ state, before, after, forgotten }) {
   ];
 }
 
+// Draws the PER of each epoch, and dashed that of the old model; places along are in per cent, from 12 to 98.
 function drawCurve(curve, before, dev) {
-  const canvas = part("curve");
-  canvas.hidden = !curve.length;
-  write("curve-says", "");
-  if (!curve.length) return;
-  const context = canvas.getContext("2d");
-  const width = (canvas.width = Math.min(560, innerWidth - 90)); // which clears it
-  const height = canvas.height - 10;
   const values = curve.map((entry) => entry.dev_per);
   const top = Math.max(...values, before ?? 0, 1);
-  const x = (k) => 48 + (k / Math.max(curve.length - 1, 1)) * (width - 54);
-  const y = (value) => height - (value / top) * (height - 20);
-  context.fillStyle = colours.soft;
-  context.font = "12px system-ui, sans-serif";
-  for (const value of [0, top / 2, top]) {
-    context.fillText(`${value.toFixed(1)} %`, 0, y(value) + 4);
-    context.fillRect(44, y(value), width, 0.5);
-  }
-  context.lineWidth = 2;
-  if (before !== undefined) {
-    context.strokeStyle = colours.soft;
-    context.setLineDash([6, 4]);
-    stroke(context, [[48, y(before)], [width, y(before)]]);
-    context.setLineDash([]);
-  }
-  context.strokeStyle = context.fillStyle = colours.accent;
-  stroke(context, values.map((value, k) => [x(k), y(value)]));
-  values.forEach((value, k) => context.fillRect(x(k) - 2, y(value) - 2, 4, 4));
-  const last = values[values.length - 1].toFixed(1);
-  write("curve-says", `Wrong phones (PER) after each epoch, now ${last} %${before === undefined ? "" : `; dashed, the old model: ${before.toFixed(1)} %`}. ` +
-    `They are of dev, ${plural(dev, "piece")} of recordings by which the best epoch is chosen; none of them is held out, so both figures differ.`);
-}
-
-function stroke(context, points) {
-  context.beginPath();
-  points.forEach((point, k) => context[k ? "lineTo" : "moveTo"](...point));
-  context.stroke();
+  const x = (k) => 12 + (86 * k) / Math.max(values.length - 1, 1);
+  const y = (value) => 165 - (150 * value) / top;
+  const line = (kind, left, from, right, to) => `<line class="${kind}" x1="${left}%" y1="${y(from)}" x2="${right}%" y2="${y(to)}"/>`;
+  const parts = [0, top / 2, top].map((value) => `<text y="${y(value) + 4}">${value.toFixed(1)} %</text>${line("", 12, value, 98, value)}`);
+  if (before !== undefined) parts.push(line("old", 12, before, 98, before));
+  values.forEach((value, k) => parts.push(line("new", x(Math.max(k - 1, 0)), values[k - 1] ?? value, x(k), value), `<circle cx="${x(k)}%" cy="${y(value)}" r="3"/>`));
+  part("curve").innerHTML = values.length ? parts.join("") : "";
+  write("curve-says", !values.length ? "" : `Wrong phones (PER) after each epoch, now ${values.at(-1).toFixed(1)} %${before === undefined ? "" : `; dashed, the old model: ${before.toFixed(1)} %`}. ` +
+    `Counted in dev, the ${plural(dev, "piece")} by which the best epoch is chosen. Other recordings are held out: there, figures differ.`);
 }
