@@ -100,7 +100,7 @@ class Round:
         found = {each.split: each.utterances for each in extract(config, Reporter(quiet=True))}
         if not found["dev"]:
             raise InputError(self._why_no_dev(), REMEDY)
-        self.update(state="training", dev=len(found["dev"]))
+        self.update(state="training", dev=found["dev"])
         reporter = Reporter(quiet=True)
         try:
             train(config, True, reporter, Callbacks(on_beginning=self._begin_with))

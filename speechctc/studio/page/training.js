@@ -77,7 +77,7 @@ function facts(corrected) {
   const count = plural(corrected.length, "corrected recording");
   if (corrected.length < LEAST) return `${count}; a training needs ${LEAST}.`;
   return (
-    `${count}, ${duration(sum("seconds"))}; ${sum("checked")} of ${plural(sum("phones"), "phone")} checked, the others count as right, too. ` +
+    `${count}, ${duration(sum("seconds"))}, ${sum("checked")} of ${plural(sum("phones"), "phone")} checked; the unchecked count as right, too. ` +
     (corrected.length < DUE || !whole
       ? `To compare the models, ${DUE} are needed, some checked as a whole (key W; here ${whole}).`
       : `Up to a fifth of those checked as a whole (${whole}) is held out, to compare the models on.`)
@@ -109,6 +109,6 @@ function drawCurve(curve, before, dev) {
   if (before !== undefined) parts.push(line("old", 12, before, 98, before));
   values.forEach((value, k) => parts.push(line("new", x(Math.max(k - 1, 0)), values[k - 1] ?? value, x(k), value), `<circle cx="${x(k)}%" cy="${y(value)}" r="3"/>`));
   part("curve").innerHTML = values.length ? parts.join("") : "";
-  write("curve-says", !values.length ? "" : `Wrong phones (PER) after each epoch, now ${values.at(-1).toFixed(1)} %${before === undefined ? "" : `; dashed, the old model: ${before.toFixed(1)} %`}. ` +
-    `Counted in dev, the ${plural(dev, "piece")} by which the best epoch is chosen. Other recordings are held out: there, figures differ.`);
+  write("curve-says", !values.length ? "" : `Wrong phones (PER) after each epoch, last ${values.at(-1).toFixed(1)} %${before === undefined ? "" : `; dashed, the old model: ${before.toFixed(1)} %`}. ` +
+    `Counted in dev (${plural(dev, "piece")}), which chooses the best epoch. Other recordings are held out: there, figures differ.`);
 }
