@@ -289,17 +289,19 @@ def test_a_label_that_a_key_replaced_is_a_candidate(sentence: browser.Page) -> N
     sentence.wait("as before", lambda: not sentence.session()["phones"][0]["checked"])
 
 
-def test_words_are_shown_and_a_note_can_be_closed(tmp_path: Path, tiny_model: Path) -> None:
+def test_words_are_shown_a_note_can_be_closed_and_silence_is_told(tmp_path: Path, tiny_model: Path) -> None:
     folder = tmp_path / "talks"
     (folder / "Li Na").mkdir(parents=True)
     write_labelled(folder / "Li Na" / "a.wav", ["low", "strange"])
     (folder / "Li Na" / "a.txt").write_text("how now brown cow " * 40)
+    soundfile.write(folder / "silent.wav", np.zeros(16000), 16000)
     server = browser.Server(folder, "--model", str(tiny_model))
     try:
         page = browser.Page(server.address)
         try:
             seen = "return document.getElementById(arguments[0]).offsetWidth"
             page.wait("the model", lambda: page.text("#model") not in ("", "being loaded"))
+            page.driver.execute_script("document.querySelector('#list [data-name^=\"Li Na\"]').click()")
             page.wait("phones", lambda: page.session()["phones"])
             page.press("c")
             page.wait("a note", lambda: "does not know strange" in page.text("#note"))
@@ -313,7 +315,14 @@ def test_words_are_shown_and_a_note_can_be_closed(tmp_path: Path, tiny_model: Pa
             page.click("#open-microphone")
             assert page.driver.find_element("id", "speaker").get_attribute("value") == "Li Na"
             page.click("#microphone form button")
-            assert page.driver.execute_script(seen, "microphone") == 0 and console(page.driver) == []
+            assert page.driver.execute_script(seen, "microphone") == 0
+            page.driver.execute_script("document.querySelector('#list [data-name=\"silent.wav\"]').click()")
+            page.wait("silence", lambda: page.session()["name"] == "silent.wav")
+            assert page.text("#words") == "" and page.driver.execute_script(seen, "note") == 0
+            page.click("#recognise")
+            page.wait("what is wrong with it", lambda: page.text("#saved").startswith("nothing was recognised"))
+            assert page.text("#list [data-name='silent.wav'] .state").startswith("nothing was recognised")
+            assert console(page.driver) == []
         finally:
             page.close()
     finally:
