@@ -32,7 +32,7 @@ from speechctc.studio.studio import WAIT, Studio
 # Ending of a recording that is being made; those that a killed server left become recordings.
 ENDING = ".speechctc-recording"
 RATES = (8000, 384000)  # Hz
-NAME = re.compile(r'[^./\\:*?"<>|\x00-\x1f]([^/\\:*?"<>|\x00-\x1f]{0,98}[^./\\:*?"<>|\x00-\x1f])?')  # of a file, anywhere
+NAME = re.compile(r'(?!\.)[^/\\:*?"<>|\x00-\x1f]{1,100}(?<!\.)')  # of a file, on any system
 HEAD = 80  # bytes before the samples
 SILENT = 30.0  # seconds without samples after which another recording may begin
 GONE = 3600.0  # seconds without samples after which, where no lock can tell, no studio makes it any more
@@ -107,7 +107,7 @@ class Microphone:
         for part in (*parts, stem):
             if not NAME.fullmatch(part):
                 what = f"{part!r:.60} cannot be the name of a file"
-                raise InputError(what, "take one without / \\ : * ? \" < > | and without a dot at its start or end")
+                raise InputError(what, 'take one without / \\ : * ? " < > | and without a dot at its start or end')
         root, below = self._studio.folder.path, Path(*parts)
         refuse_links_below(root, below)
         (root / below).mkdir(parents=True, exist_ok=True)
@@ -306,10 +306,10 @@ def header(rate: int, size: int) -> bytes:
 
 
 def recover(folder: Path, say: Callable[[str], None] = lambda text: None) -> list[Path]:
-    """Give what killed servers left of recordings in a folder, and in those below, a name; return them. One being made is left alone.
+    """Give what killed servers left of recordings in a folder and below it a name; return them.
 
-    Where the file system has no locks, its age alone tells. `say` is called with a line for each file of such a name
-    that is no such recording, cannot be kept, or may be being made.
+    One being made is left alone. Where the file system has no locks, its age alone tells. `say` is called with
+    a line for each file of such a name that is no such recording, cannot be kept, or may be being made.
     """
     found = []
     for raw in sorted(folder.rglob(f".*{ENDING}")):

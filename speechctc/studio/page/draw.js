@@ -147,7 +147,7 @@ function drawSpectrogram() {
   }
 }
 
-const STEPS = [...[0.001, 0.01, 0.1, 1, 10].flatMap((power) => [power, 2 * power, 5 * power]), 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400]; // seconds
+const STEPS = [...[0.001, 0.01, 0.1, 1].flatMap((power) => [power, 2 * power, 5 * power]), 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400]; // seconds
 
 function drawAxis() {
   const { context, width, height } = onPaper(canvases.axis);

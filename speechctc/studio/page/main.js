@@ -130,7 +130,7 @@ function problem(text, from = "") {
   tellOf("problem", text, !from);
 }
 
-// Shows a note, which can be closed until another comes.
+// Shows a note; one that was closed stays away.
 function tellOf(id, text, closes = true) {
   const box = part(id);
   box.hidden = !text || (closes && closed.has(text));
