@@ -166,7 +166,7 @@ def train(
     resume : bool
         Go on with the run, if there is one.
     on_epoch : callable, optional
-        Called with each epoch's `EpochRecord`, when its state is saved. If it returns true, training ends there;
+        Called with each epoch's `EpochRecord`, when its state is saved. If it returns True, training ends there;
         `resume` goes on. What it raises ends the training, too, and is raised. Of several processes the first calls it.
     on_step : callable, optional
         As `on_epoch`, after each step of the optimiser, with its `StepRecord`; an epoch that it ends is scored on dev.

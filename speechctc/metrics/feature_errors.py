@@ -10,6 +10,7 @@ References
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -112,6 +113,8 @@ def _vectors(symbol: str) -> tuple[Vector, ...]:
 
 @cache
 def _panphon_table() -> Any:
-    import panphon
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its source, where no installer compiled it
+        import panphon
 
     return panphon.FeatureTable()

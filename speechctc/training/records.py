@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
 
+import numpy as np
+
 from speechctc.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -141,10 +143,9 @@ def is_end(name: str, answer: object) -> bool:
     Raises
     ------
     InputError
-        It is neither true nor false, such as an array of several numbers.
+        It is neither true, false nor None, such as a path that a copy returned: nobody meant to end the training by it.
     """
-    try:
+    if answer is None or isinstance(answer, (bool, np.bool_)):
         return bool(answer)
-    except Exception as error:
-        what = f"{name} returned {type(answer).__name__}: {error}"
-        raise InputError(what, "return True to end the training, and else None") from None
+    what = f"{name} returned {type(answer).__name__}, neither true nor false"
+    raise InputError(what, "return True to end the training, and else None")

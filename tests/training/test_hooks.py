@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ from speechctc.config.load import load_config
 from speechctc.core import plugins
 from speechctc.core.errors import InputError
 from speechctc.training.optimise import Stage, build_optimizer, freeze, stages
+from speechctc.training.records import is_end
 from speechctc.training.train_step import TrainStep
 from tests.own_nets import windowed
 from tests.train_helpers import Recorder, run_once, same, stopping, trainer_of
@@ -221,10 +223,15 @@ def test_what_cannot_be_called_with_a_record_is_refused_before_work(
     assert not Path("r").exists()
 
 
-def test_an_answer_that_is_neither_true_nor_false_is_one_line(extracted: Path, here: Path) -> None:
-    several: Any = torch.tensor([1, 0])
-    with pytest.raises(InputError, match="on_step returned Tensor: .*; return True to end the training"):
-        speechctc.train(extracted, "run=r", reporter=Recorder(), on_step=lambda record: several)
+@pytest.mark.parametrize("answer", [torch.tensor([1, 0]), Path("copied"), 1, ""])
+def test_an_answer_that_is_neither_true_nor_false_is_one_line(extracted: Path, here: Path, answer: Any) -> None:
+    with pytest.raises(InputError, match=f"on_step returned {type(answer).__name__}, neither true nor false; return"):
+        speechctc.train(extracted, "run=r", reporter=Recorder(), on_step=lambda record: answer)
+
+
+def test_an_answer_of_numpy_is_true_or_false() -> None:
+    assert is_end("on_epoch", np.float64(3) < 4) and not is_end("on_epoch", np.float64(3) > 4)
+    assert not is_end("on_epoch", None)
 
 
 def test_a_step_may_end_a_training_which_goes_on_to_the_same_bits(extracted: Path, here: Path) -> None:
