@@ -186,13 +186,13 @@ def _fit(visits: Sequence[Visit]) -> Visit:
 def _place(
     compiled: CompiledTranscript, posteriors: Posteriors, watch: Watch | None, worst: float = np.inf
 ) -> Placement:
-    give_back_memory()  # what the transcripts or paths before took in pieces does not hold the arrays of this one
     emissions = posteriors.with_any(PER_PHONE, worst)
     states, frames = compiled.graph.states, posteriors.frames
     band = Band.full(frames, states)
     if band.cells <= EXACT_CELLS:
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True)
+    give_back_memory()  # of transcripts and paths before, in whose holes the arrays of this one do not fit
     wider = np.ones(frames, np.int32)  # how many times as far as at first the band reaches, by frame
     while True:
         band = anchored_band(compiled, posteriors, wider)
