@@ -369,9 +369,9 @@ def _of_praat(transcript: TranscriptOrError) -> TranscriptOrError:
 
 def _read_given(file: Path, choice: TranscriptOptions, recording: Recording) -> TranscriptOrError:
     """Read a recording's labels from a file of several; an error where it could not be fetched."""
-    return why_lost(recording.path) or attempt(
-        lambda each: read_transcript(file, each.path, choice, each.called), recording
-    )
+    if (lost := why_lost(recording.path)) is not None:
+        return lost
+    return attempt(lambda each: read_transcript(file, each.path, choice, each.called), recording)
 
 
 def _known(

@@ -103,8 +103,9 @@ def parse_words(text: str, read: Callable[[str], Sequence[Unit]]) -> Items:
         As `parse_phones`, or `read`.
     """
     tokens: list[str] = []
-    for are_signs, parts in groupby((part for word in text.split() for part in _split(word)), key=_is_sign):
-        tokens += parts if are_signs else [" ".join(parts)]  # read at once: a word may depend on the next
+    for are_signs, part in groupby((part for word in text.split() for part in _split(word)), key=_is_sign):
+        words = list(part)
+        tokens += words if are_signs else [" ".join(words)]  # read at once: a word may depend on the next
     return _parse(tokens, (), lambda piece: tuple(read(piece)))
 
 
