@@ -113,8 +113,9 @@ class Words(Packed[Word]):
 
     def unpack(self, place: int, numbers: tuple[Any, ...]) -> Word:
         """Return a word."""
-        number, *inside, score = numbers
-        return Word(self._texts[number], *inside, None if math.isnan(score) else score, self._variants.get(place))
+        text, start, end, ratio, number, score = numbers
+        known = None if math.isnan(score) else score
+        return Word(self._texts[text], start, end, ratio, number, known, self._variants.get(place))
 
 
 class Misfit(NamedTuple):

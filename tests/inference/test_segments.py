@@ -246,7 +246,7 @@ def test_a_word_takes_some_hundred_bytes() -> None:
     """As tuples of Python's numbers they take 230."""
     numbers = np.random.default_rng(0).random((10_000, 3)).tolist()
     tracemalloc.start()
-    packed = Words(Word("so", *times, 1000 + k) for k, times in enumerate(numbers))
+    packed = Words(Word("so", start, end, ratio, 1000 + k) for k, (start, end, ratio) in enumerate(numbers))
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(packed) == 10_000 and held < 100 * len(packed)
