@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from speechctc.ctc import cpu, ctc_loss
+from speechctc.ctc.loss import Reduction
 
 SCALES = (1, 10, 20)
 
@@ -42,15 +43,15 @@ def random_batch(shape: Shape, device: str, dtype: str = "float32") -> Batch:
     return Batch(logits, targets, frames, labels)
 
 
-Loss = Callable[[Batch, str], Tensor]
+Loss = Callable[[Batch, Reduction], Tensor]
 
 
-def ours(batch: Batch, reduction: str) -> Tensor:
+def ours(batch: Batch, reduction: Reduction) -> Tensor:
     """Compute the loss."""
     return ctc_loss(*batch, reduction=reduction)
 
 
-def fresh(batch: Batch, reduction: str) -> Tensor:
+def fresh(batch: Batch, reduction: Reduction) -> Tensor:
     """Compute the loss; its gradient lies in memory fresh from the system."""
     large, cpu.LARGE = cpu.LARGE, sys.maxsize
     try:
@@ -59,7 +60,7 @@ def fresh(batch: Batch, reduction: str) -> Tensor:
         cpu.LARGE = large
 
 
-def torchs(batch: Batch, reduction: str) -> Tensor:
+def torchs(batch: Batch, reduction: Reduction) -> Tensor:
     """Compute the loss with PyTorch."""
     log_p = batch.logits.log_softmax(-1, torch.float32) if batch.logits.is_cuda else batch.logits.log_softmax(-1)
     return functional.ctc_loss(log_p, *batch[1:], reduction=reduction)

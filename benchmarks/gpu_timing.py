@@ -110,7 +110,7 @@ def launches(step: Step) -> int:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         step()
         torch.cuda.synchronize()
-    return sum(event.count for event in profile.key_averages() if event.device_type == torch.autograd.DeviceType.CUDA)
+    return sum(event.count for event in profile.key_averages() if event.device_type.name == "CUDA")
 
 
 def timed(step: Step, seconds: float, capture: bool = True) -> dict[str, str]:

@@ -36,6 +36,7 @@ from speechctc.audio.annotations import (
     textgrid_text,
     tier_key,
 )
+from speechctc.audio.dereverberation import TAKEN
 from speechctc.audio.recordings import Siblings
 from speechctc.core import files, links, written
 from speechctc.core.errors import InputError
@@ -307,6 +308,8 @@ class Document:
                 written.write_text(self.grid_path, textgrid_text(result.seconds, result.tiers(tones=False)))
                 self._load()
             self._unrecognised = before
+            if result.is_dereverberated:
+                self.note = f"{TAKEN[0].upper()}{TAKEN[1:]}"
         self.write_grid()
 
     def text(self) -> str:

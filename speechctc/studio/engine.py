@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from speechctc.audio.dereverberation import TAKEN
 from speechctc.audio.sound_file import info
 from speechctc.core.errors import InputError
 from speechctc.core.processes import start_method
@@ -122,7 +121,7 @@ class Worker:
         """Recognise a recording, with the model's n-gram or without.
 
         Sends its progress, and answers short requests meanwhile. The note of the result is the doubt about all
-        recordings that the model recognised so, and whether this one was dereverberated.
+        recordings that the model recognised so.
         """
         from speechctc.inference.result import Recognition
 
@@ -138,8 +137,7 @@ class Worker:
                     self.answer(*self._pipe.recv())
                 if self._stopped == request:
                     break
-            notes = (doubt.note() if doubt else "", f"{path.name}: {TAKEN}" if blocks.changed else "")
-            note = "; ".join(filter(None, notes))
+            note = doubt.note() if doubt else ""
             seconds = total if self._stopped == request else blocks.seconds
             return Recognition(name, seconds, tuple(segments), note=note, is_dereverberated=blocks.changed)
 

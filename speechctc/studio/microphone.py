@@ -8,6 +8,7 @@ time, no memory and no space, however long the recording is.
 from __future__ import annotations
 
 import os
+import re
 import struct
 import threading
 import time
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from speechctc.core.errors import InputError
 from speechctc.core.files import append, flush, is_free, named, numbered, try_lock
-from speechctc.core.links import open_plain, refuse_odd
+from speechctc.core.links import open_plain, refuse_links_below, refuse_odd
 from speechctc.inference.result import Recognition
 from speechctc.inference.segmenter import Segment
 from speechctc.studio.engine import Engine
@@ -31,6 +32,7 @@ from speechctc.studio.studio import WAIT, Studio
 # Ending of a recording that is being made; those that a killed server left become recordings.
 ENDING = ".speechctc-recording"
 RATES = (8000, 384000)  # Hz
+NAME = re.compile(r'(?!\.)[^/\\:*?"<>|\x00-\x1f]{1,100}(?<!\.)')  # of a file, on any system
 HEAD = 80  # bytes before the samples
 SILENT = 30.0  # seconds without samples after which another recording may begin
 GONE = 3600.0  # seconds without samples after which, where no lock can tell, no studio makes it any more
@@ -57,13 +59,22 @@ class Microphone:
         self._ended: tuple[str, str | None] = ("", None)  # the last recording, and the name that it got
         self._listener: Listener | None = None
 
-    def start(self, rate: int) -> dict[str, Any]:
-        """Begin a recording at a rate, Hz; return its name.
+    def start(self, rate: int, speaker: str = "", name: str = "") -> dict[str, Any]:
+        """Begin a recording; return its name.
+
+        Parameters
+        ----------
+        rate : int
+            Hz.
+        speaker : str
+            The folder for it, as those of a class; ``""``: the studio's own.
+        name : str
+            Of the file, without its ending; ``""``: the time. A number is added if there is such a recording.
 
         Raises
         ------
         InputError
-            One is being made, or the rate is no rate of a microphone.
+            One is being made, the rate is no rate of a microphone, or a name is none of a file.
         """
         if not RATES[0] <= rate <= RATES[1]:
             raise InputError(f"a microphone at {rate} Hz", f"choose a rate from {RATES[0]} to {RATES[1]} Hz")
@@ -72,10 +83,8 @@ class Microphone:
                 if time.monotonic() - self._last < SILENT:
                     raise InputError("a recording is being made in another page", "end it there first")
                 self._keep()  # its page is gone
-            stem = datetime.now().strftime("recording-%Y-%m-%d-%H%M%S")
-            folder = self._studio.folder.path
-            free = next(name for name in numbered(stem) if not os.path.lexists(folder / f"{name}.wav"))
-            raw = folder / f".{free}.{rate}{ENDING}"
+            path = self._free(speaker, name)
+            raw = path.with_name(f".{path.name}.{rate}{ENDING}")
             self._file = open_plain(raw, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
             try_lock(self._file)
             try:
@@ -85,10 +94,26 @@ class Microphone:
                 os.close(self._file)
                 raw.unlink(missing_ok=True)
                 raise
-            self._raw, self._name, self._rate, self._count, self._last = raw, f"{free}.wav", rate, 0, time.monotonic()
+            self._raw, self._rate, self._count, self._last = raw, rate, 0, time.monotonic()
+            self._name = f"{path.relative_to(self._studio.folder.path).as_posix()}.wav"
             hears, before = bool(self._studio.engine.about), self._listener
             self._listener = Listener(self._studio.engine, rate, before) if hears else None
         return {"name": self._name, "recognises": hears}
+
+    def _free(self, speaker: str, name: str) -> Path:
+        """Return the path of a new recording without its ending, in a folder that is there."""
+        stem = name.strip().removesuffix(".wav").rstrip() or datetime.now().strftime("recording-%Y-%m-%d-%H%M%S")
+        parts = [part.strip() for part in speaker.split("/")] if speaker.strip() else []
+        for part in (*parts, stem):
+            if not NAME.fullmatch(part):
+                what = f"{part!r:.60} cannot be the name of a file"
+                raise InputError(what, 'take one without / \\ : * ? " < > | and without a dot at its start or end')
+        root, below = self._studio.folder.path, Path(*parts)
+        refuse_links_below(root, below)
+        (root / below).mkdir(parents=True, exist_ok=True)
+        taken = {path.with_suffix("") for path in self._studio.folder.recordings.values()}
+        paths = (root / below / each for each in numbered(stem))
+        return next(path for path in paths if path not in taken and not os.path.lexists(f"{path}.wav"))
 
     def block(self, samples: bytes, name: str = "", at: int | None = None) -> dict[str, Any]:
         """Keep samples, float32 little-endian; return the phones that became known.
@@ -281,13 +306,13 @@ def header(rate: int, size: int) -> bytes:
 
 
 def recover(folder: Path, say: Callable[[str], None] = lambda text: None) -> list[Path]:
-    """Give what killed servers left of recordings a name; return them. One being made is left alone.
+    """Give what killed servers left of recordings in a folder and below it a name; return them.
 
-    Where the file system has no locks, its age alone tells. `say` is called with a line for each file of such a name
-    that is no such recording, cannot be kept, or may be being made.
+    One being made is left alone. Where the file system has no locks, its age alone tells. `say` is called with
+    a line for each file of such a name that is no such recording, cannot be kept, or may be being made.
     """
     found = []
-    for raw in sorted(folder.glob(f".*{ENDING}")):
+    for raw in sorted(folder.rglob(f".*{ENDING}")):
         try:
             refuse_odd(raw)
             if (free := is_free(raw)) is None and abs(time.time() - raw.stat().st_mtime) < GONE:

@@ -174,7 +174,9 @@ class Routes:
             "stop": lambda request, body: studio.training.stop(),
             "model": lambda request, body: studio.choose_model(int(_number(body.get("round")))),
             "ngram": lambda request, body: studio.use_ngram(body.get("on") is True),
-            "microphone/start": lambda request, body: microphone.start(int(_number(body.get("rate")))),
+            "microphone/start": lambda request, body: microphone.start(
+                int(_number(body.get("rate"))), *(str(body.get(key) or "") for key in ("speaker", "name"))
+            ),
             "microphone/block": lambda request, body: microphone.block(body, _name(request), _place(request)),
             "microphone/stop": lambda request, body: microphone.stop(_name(request), body or b"", _place(request)),
         }

@@ -8,7 +8,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from speechctc.audio.recordings import Siblings
 from speechctc.core.errors import InputError
+from speechctc.corpora.transcripts import TEXTS, TranscriptOptions, read_transcript
 from speechctc.inference.formats import WRITERS
 from speechctc.inference.result import LOG_PROBABILITY
 from speechctc.model.checkpoint import find_checkpoint
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 WAIT = 600.0  # seconds that a request waits for the model
 PATIENCE = 20.0  # seconds that the end of the studio waits for the disk
 MAX_SECONDS = 60.0  # seconds that are aligned at a time
+MOST_WORDS = 2000  # signs of the words that the page shows
 
 
 class Studio:
@@ -124,6 +127,7 @@ class Studio:
             "tier": document.grid.name,
             "tiers": tiers,
             "note": document.note,
+            "words": words_beside(document.recording),
             "unknown": self.unknown(document),
             **self.labels(document),
         }
@@ -312,6 +316,15 @@ class Studio:
         is_written = self.folder.settle(patience)
         self.engine.close()
         return is_written
+
+
+def words_beside(recording: Path) -> str:
+    """Return the words of the text beside a recording, or its phones; ``""`` if there is none that can be read."""
+    with suppress(InputError, OSError):
+        if (file := Siblings().find(recording, TEXTS)) is not None:
+            labels = read_transcript(file, recording, TranscriptOptions(labels="words")).labels
+            return " ".join(" ".join(labels).split())[:MOST_WORDS]
+    return ""
 
 
 def _chart() -> list[tuple[str, dict[str, str]]]:

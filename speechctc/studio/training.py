@@ -100,7 +100,7 @@ class Round:
         found = {each.split: each.utterances for each in extract(config, Reporter(quiet=True))}
         if not found["dev"]:
             raise InputError(self._why_no_dev(), REMEDY)
-        self.update(state="training")
+        self.update(state="training", dev=found["dev"])
         reporter = Reporter(quiet=True)
         try:
             train(config, True, reporter, Callbacks(on_beginning=self._begin_with))
@@ -403,7 +403,7 @@ def _is_state(state: dict[str, Any]) -> bool:
     json.dumps(state, allow_nan=False)  # ValueError: the page could not be told
     lists = [state.get(key, []) for key in ("test", "train", "forgotten", "rare")]
     scores = [score for key in ("before", "after") if (score := state.get(key)) is not None]
-    more = (state.get(key, 0) for key in ("epochs", "began", "minutes", "start_per"))
+    more = (state.get(key, 0) for key in ("epochs", "began", "minutes", "start_per", "dev"))
     numbers = [*more, *(score[key] for score in scores for key in ("per", "phones", "recordings"))]
     texts = [state.get("state", ""), state.get("line", "")]
     texts += [score[key] for score in scores for key in ("text", "caution")]

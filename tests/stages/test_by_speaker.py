@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import date
 from pathlib import Path
@@ -14,7 +15,7 @@ from speechctc.audio.conditions import RATE, measure
 from speechctc.phones.articulation import KEY_WORDS
 from speechctc.stages import by_speaker
 from speechctc.stages.by_speaker import LEVEL, Said, Scores, change_of, pages_of, sound_of, speakers_of
-from tests.browser import browser, other_browser
+from tests.browser import browser, other_browser, set_screen
 
 
 def said(scores: list[float], recordings: int, phone: str = "a") -> list[Said]:
@@ -205,7 +206,7 @@ def test_scores_say_which_sounds_end_words_and_which_words_hold_a_pause(tmp_path
     assert remark.text.startswith("Doubtful: a.wav: a pause inside a word") and remark.text.endswith(" cat")
 
 
-PRINTED, PAGE = 1047, 703  # pixels of A4 in landscape between margins of 10 mm, of 14 mm at the foot
+PRINTED, PAGE = 718, 1032  # pixels of A4 between margins of 10 mm, of 14 mm at the foot
 
 
 @pytest.fixture
@@ -251,11 +252,22 @@ def test_the_page_of_a_class_is_sorted_by_a_learner_and_printed_whole(of_class: 
         table = "document.querySelector('.class').getBoundingClientRect().bottom"
         top = "document.querySelector('.each').getBoundingClientRect().top"
         assert len(KEY_WORDS) > 35 and driver.execute_script(f"return {table} - {top}") <= PAGE, "it is on one page"
+        sheets = driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"]
+        assert base64.b64decode(sheets).count(b"/Type /Page\n") == 2
         driver.get((of_class / "learner05.html").as_uri())
         seen = "return [...document.querySelectorAll('.practise button')].map((each) => each.innerText)"
         assert {*driver.execute_script(seen)} == {"w"}, "without what means to play"
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
         see_learner(driver, of_class)
+
+
+def test_on_a_narrow_screen_only_the_large_table_of_a_class_goes_on_beyond_it(of_class: Path) -> None:
+    with browser() as driver:
+        set_screen(driver, 390, False)
+        driver.get((of_class / "index.html").as_uri())
+        hidden = "[...document.querySelectorAll('p, caption, h2, .learners td')].filter((each) => each.offsetWidth &&"
+        hidden += " each.getBoundingClientRect().right > innerWidth).length"
+        assert driver.execute_script(f"return {hidden}") == 0
 
 
 def test_firefox_sorts_a_class_and_shows_a_learner(of_class: Path) -> None:

@@ -295,8 +295,7 @@ def train_shortly(page: browser.Page) -> None:
     page.click("#open-training")
     page.wait("two corrected", lambda: page.text("#training-facts").startswith("2 corrected"))
     page.click("#train")
-    curve = "return document.getElementById('curve').getAttribute('aria-label')"
-    page.wait("the curve", lambda: "dev after" in page.driver.execute_script(curve))
+    page.wait("the curve", lambda: "after each epoch" in page.text("#curve-says"))
     if page.driver.find_element("id", "stop").is_enabled():
         page.click("#stop")
     page.wait("the new model", lambda: "The new model is in use" in page.text("#training-result"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import threading
 import time
@@ -101,6 +102,40 @@ def test_the_microphone_is_recognised_and_kept(tmp_path: Path, tiny_model: Path)
     kept, rate = soundfile.read(tmp_path / name)
     assert rate == 16000 and np.abs(kept - samples).max() < 1e-4
     assert not list(tmp_path.glob(".*recording"))
+
+
+def test_a_recording_goes_into_the_folder_of_its_speaker_under_its_name(tmp_path: Path) -> None:
+    """A recording that is there keeps its name, and its labels; no name leads out of the folder."""
+    (tmp_path / "Li Na").mkdir()
+    write_song(tmp_path / "Li Na" / "one.flac", SONG)
+    block = np.full(800, 0.25, "<f4").tobytes()
+    with client_of(tmp_path) as (client, studio):
+        microphone = Microphone(studio)
+        for speaker, name, wanted in (
+            ("Li Na", "one", "Li Na/one-2.wav"),
+            ("Li Na", "two.wav", "Li Na/two.wav"),
+            ("a/B ", " 1.5 ", "a/B/1.5.wav"),
+            ("", "one", "one.wav"),
+        ):
+            assert microphone.start(8000, speaker, name)["name"] == wanted
+            microphone.block(block, wanted, 0)
+            assert microphone.stop(wanted)["name"] == wanted and soundfile.info(tmp_path / wanted).frames == 800
+            assert wanted in studio.folder.recordings
+        for place in ("../x", "a//b/x", "a/..", ".a/x", "a/x\ty", "//x", "a/x?"):
+            speaker, _, name = place.rpartition("/")
+            with pytest.raises(InputError, match="cannot be the name"):
+                microphone.start(8000, speaker, name)
+        (tmp_path / "link").symlink_to(tmp_path.parent)
+        with pytest.raises(InputError, match="a link"):
+            microphone.start(8000, "link", "x")
+        name = client.post("/api/microphone/start", json={"rate": 8000, "speaker": "Zhou"}).json()["name"]
+        assert re.fullmatch(r"Zhou/recording-[-\d]+\.wav", name)
+
+
+def test_what_was_recorded_of_a_speaker_is_recovered(tmp_path: Path) -> None:
+    (tmp_path / "Li Na").mkdir()
+    (tmp_path / "Li Na" / ".one.8000.speechctc-recording").write_bytes(header(8000, 0) + bytes(200))
+    assert recover(tmp_path) == [tmp_path / "Li Na" / "one.wav"]
 
 
 def test_the_textgrid_catches_up_with_the_journal_when_the_folder_is_opened(tmp_path: Path) -> None:

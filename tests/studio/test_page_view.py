@@ -289,6 +289,74 @@ def test_a_label_that_a_key_replaced_is_a_candidate(sentence: browser.Page) -> N
     sentence.wait("as before", lambda: not sentence.session()["phones"][0]["checked"])
 
 
+def test_words_are_shown_a_note_can_be_closed_and_silence_is_told(tmp_path: Path, tiny_model: Path) -> None:
+    folder = tmp_path / "talks"
+    (folder / "Li Na").mkdir(parents=True)
+    write_labelled(folder / "Li Na" / "a.wav", ["low", "strange"])
+    (folder / "Li Na" / "a.txt").write_text("how now brown cow " * 40)
+    soundfile.write(folder / "silent.wav", np.zeros(16000), 16000)
+    server = browser.Server(folder, "--model", str(tiny_model))
+    try:
+        page = browser.Page(server.address)
+        try:
+            seen = "return document.getElementById(arguments[0]).offsetWidth"
+            page.wait("the model", lambda: page.text("#model") not in ("", "being loaded"))
+            page.driver.execute_script("document.querySelector('#list [data-name^=\"Li Na\"]').click()")
+            page.wait("phones", lambda: page.session()["phones"])
+            page.press("c")
+            page.wait("a note", lambda: "does not know strange" in page.text("#note"))
+            page.click("#note button")
+            page.press("c")
+            page.saved()
+            assert page.driver.execute_script(seen, "note") == 0, "it does not come back with the next change"
+            words = page.driver.find_element("id", "words")
+            assert words.get_attribute("title") == words.text == ("how now brown cow " * 40).strip()
+            assert page.driver.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+            page.click("#open-microphone")
+            assert page.driver.find_element("id", "speaker").get_attribute("value") == "Li Na"
+            page.click("#microphone form button")
+            assert page.driver.execute_script(seen, "microphone") == 0
+            page.driver.execute_script("document.querySelector('#list [data-name=\"silent.wav\"]').click()")
+            page.wait("silence", lambda: page.session()["name"] == "silent.wav")
+            assert page.text("#words") == "" and page.driver.execute_script(seen, "note") == 0
+            page.click("#recognise")
+            page.wait("what is wrong with it", lambda: page.text("#saved").startswith("nothing was recognised"))
+            assert page.text("#list [data-name='silent.wav'] .state").startswith("nothing was recognised")
+            assert console(page.driver) == []
+        finally:
+            page.close()
+    finally:
+        server.close()
+
+
+# What a training tells: its state, and what the page says of it, in its first sentence and anywhere.
+SCORE = {"text": "95 % interval", "caution": "not reliable", "phones": 45, "recordings": 2}
+ROUND = {"state": "done", "round": 1, "train": [], "test": [], "dev": 3, "epochs": 8, "start_per": 30.0, "line": ""}
+ROUND |= {"curve": [{"epoch": 1, "dev_per": 25.0}, {"epoch": 2, "dev_per": 20.0}]}
+WORSE = {"before": SCORE | {"per": 4.4}, "after": SCORE | {"per": 11.1}}
+BETTER = {"before": SCORE | {"per": 4.4}, "after": SCORE | {"per": 4.4}}
+VERDICTS = [
+    (WORSE, "The old model is in use", ("the new one had 11.1 % wrong, the old one 4.4 %", "correct more recordings")),
+    (BETTER, "The new model is in use", ("same 2 recordings, 45 phones", "recognise drafts again")),
+    ({"forgotten": ["ʃ"]}, "The new model is in use. Whether it is better", ("check 5 or more", "not know them: ʃ")),
+]
+
+
+@pytest.mark.parametrize(("scores", "begins", "says"), VERDICTS)
+def test_the_verdict_on_a_training_says_what_is_kept_on_what_ground_and_what_is_next(
+    sentence: browser.Page, scores: dict[str, Any], begins: str, says: tuple[str, ...]
+) -> None:
+    sentence.driver.execute_async_script(
+        "const done = arguments[1]; import('/page/training.js').then((it) => done(it.update("
+        "{ recordings: [], training: arguments[0], model: { folder: 'x' } })))",
+        ROUND | scores,
+    )
+    told = " ".join(map(sentence.text, ("#training-result", "#training-next", "#curve-says")))
+    assert told.startswith(begins) and all(each in told for each in says)
+    assert "last 20.0 %; dashed, the old model: 30.0 %" in told and "dev (3 pieces)" in told
+    assert len(sentence.driver.find_elements("css selector", "#curve circle")) == 2
+
+
 def test_a_low_window_has_one_column_with_the_list_folded(sentence: browser.Page) -> None:
     size = {"width": 1440, "height": 600, "deviceScaleFactor": 1, "mobile": False}
     sentence.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

@@ -26,6 +26,7 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
 from speechctc.audio.annotations import read_textgrid
+from speechctc.audio.dereverberation import Dereverberated
 from speechctc.core import files
 from speechctc.inference.decoder import MIN_PHONES
 from speechctc.inference.recogniser import Recogniser
@@ -245,6 +246,32 @@ def test_recognising_without_the_ngram_and_doubts_about_the_language(
         wait_for(lambda: studio.recognitions.note)
         assert {phone.label for phone in studio.folder.document("new.wav").phones} == {"b"}
         assert "another language" in studio.recognitions.note and "tick" not in studio.recognitions.note
+
+
+def test_reverberation_is_a_note_of_its_recording_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note on the last recording of many would come again with each, however often it is closed."""
+    always = property(lambda blocks: True, lambda blocks, value: None)
+    monkeypatch.setattr(Dereverberated, "changed", always, raising=False)
+    with client_of(folder, BUILT_IN) as (client, studio):
+        client.post("/api/recognise", json={"names": ["new.wav"]})
+        until(studio, "new.wav", "recognised")
+        found = client.get("/api/recording", params={"recording": "new.wav"}).json()
+        assert found["note"] == "Reverberation or hum was taken off first"
+        assert client.get("/api/overview").json()["notes"] == studio.folder.notes
+
+
+def test_the_words_beside_a_recording_are_told(folder: Path) -> None:
+    def words() -> str:
+        return str(client.get("/api/recording", params={"recording": "new.wav"}).json()["words"])
+
+    with client_of(folder) as (client, _):
+        assert words() == ""
+        (folder / "new.txt").write_text("say  her\nname\n")
+        assert words() == "say her name"
+        (folder / "new.txt").write_text("la " * 5000)
+        assert 1000 < len(words()) <= 2000
+        (folder / "new.txt").write_bytes(b"\0" * 9)
+        assert words() == ""
 
 
 def test_labels_that_the_model_does_not_have(folder: Path, tiny_model: Path) -> None:

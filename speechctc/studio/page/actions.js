@@ -1,16 +1,12 @@
 // What the user can do to the recording that is open, by keys, buttons and the mouse.
 
 import { get } from "./api.js";
+import { tell } from "./dom.js";
 import * as player from "./player.js";
-import { session, edit, candidates, choose, chosenPhone, phoneAt, suspects, changed } from "./session.js";
+import { session, edit, candidates, choose, chosenPhone, phoneAt, suspects, changed, within } from "./session.js";
 import { view, end, reveal } from "./view.js";
 
 const visited = new Set(); // least certain phones of this recording that were shown already
-
-export let tell = () => {};
-export function onTell(listener) {
-  tell = listener;
-}
 
 async function tried(work) {
   return work.catch((error) => tell(error.message)); // then it is undefined
@@ -126,7 +122,7 @@ export function step(way) {
 }
 
 export function moveCursor(seconds) {
-  session.cursor = Math.min(Math.max(session.cursor + seconds, 0), session.seconds);
+  session.cursor = within(session.cursor + seconds);
   reveal(session.cursor);
   changed("cursor");
 }

@@ -65,14 +65,8 @@ export async function getBytes(name, values) {
   return (await send(address(name, values))).arrayBuffer();
 }
 
-async function sent(name, values, type, body, more = {}) {
-  return (await send(address(name, values), { method: "POST", headers: { "Content-Type": type }, body, ...more })).json();
-}
-
-export function post(name, values = {}, body = {}) {
-  return sent(name, values, "application/json", JSON.stringify(body));
-}
-
-export function postBytes(name, bytes, values = {}, more = {}) {
-  return sent(name, values, "application/octet-stream", bytes, more);
+// Sends values as JSON, or bytes as they are.
+export async function post(name, values = {}, content = {}, more = {}) {
+  const [kind, body] = content instanceof ArrayBuffer ? ["octet-stream", content] : ["json", JSON.stringify(content)];
+  return (await send(address(name, values), { method: "POST", headers: { "Content-Type": `application/${kind}` }, body, ...more })).json();
 }

@@ -71,14 +71,7 @@ function onPaper(...canvas) {
 }
 
 // The largest sample of what is drawn, at least 1 % of full scale: the waveform is as high as there is room.
-function peak(found) {
-  let most = 327;
-  for (const tile of found) {
-    if (!tile.pairs) continue;
-    for (const value of tile.pairs) most = Math.max(most, Math.abs(value));
-  }
-  return most;
-}
+const peak = (found) => found.reduce((most, { pairs }) => (pairs ?? []).reduce((high, value) => Math.max(high, Math.abs(value)), most), 327);
 
 function drawSound(context, found, start, scale, height) {
   const most = peak(found);
@@ -154,19 +147,13 @@ function drawSpectrogram() {
   }
 }
 
-const LONG_STEPS = [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400]; // seconds
-
-function stepOfAxis() {
-  const least = 80 / view.scale;
-  if (least > 30) return LONG_STEPS.find((step) => step >= least) ?? least;
-  const power = 10 ** Math.floor(Math.log10(least));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least);
-}
+const STEPS = [...[0.001, 0.01, 0.1, 1].flatMap((power) => [power, 2 * power, 5 * power]), 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400]; // seconds
 
 function drawAxis() {
   const { context, width, height } = onPaper(canvases.axis);
   if (!session.name) return;
-  const step = stepOfAxis();
+  const least = 80 / view.scale;
+  const step = STEPS.find((each) => each >= least) ?? least;
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   context.fillStyle = colours.soft;
   context.font = `12px ${SANS}`;

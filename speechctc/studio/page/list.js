@@ -1,6 +1,6 @@
 // The list of recordings: found by name, filtered and ordered; only what is seen of it is drawn.
 
-import { made, part } from "./dom.js";
+import { made, on, part } from "./dom.js";
 import { percent } from "./notation.js";
 
 const box = part("list-box");
@@ -39,9 +39,9 @@ export function connect(onChoose) {
   choose = onChoose;
   filter.append(new Option("all states", ""), ...Object.entries(STATES).map(([state, words]) => new Option(words, state)));
   order.append(...Object.keys(ORDERS).map((name) => new Option(name)));
-  search.addEventListener("input", () => find(true));
-  filter.addEventListener("change", () => find(true));
-  order.addEventListener("change", () => {
+  on("search", "input", () => find(true));
+  on("filter", "change", () => find(true));
+  on("order", "change", () => {
     rows.sort(ORDERS[order.value]);
     find();
   });
@@ -50,11 +50,11 @@ export function connect(onChoose) {
 }
 
 export function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "";
-  if (seconds < 60) return `${seconds.toFixed(1)} s`;
-  const whole = Math.round(seconds);
-  const minutes = Math.floor(whole / 60);
-  return `${minutes}:${String(whole % 60).padStart(2, "0")} min`;
+  return seconds < 60 ? `${seconds.toFixed(1)} s` : `${clock(Math.round(seconds))} min`;
+}
+
+export function clock(seconds) {
+  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
 }
 
 export function plural(count, word) {
@@ -93,6 +93,9 @@ export function neighbour(way) {
   return shown.at(at % shown.length)?.name;
 }
 
+export const folderOf = (name) => name.slice(0, Math.max(name.lastIndexOf("/"), 0));
+export const folders = () => [...new Set(rows.map(({ name }) => folderOf(name)))].filter(Boolean);
+
 function find(fromTop = false) {
   const wanted = search.value.trim().toLowerCase();
   const state = filter.value;
@@ -121,7 +124,7 @@ function draw() {
 const isGuessed = ({ confidence }) => (confidence ?? null) !== null;
 
 function item(row, number) {
-  const button = made("button");
+  const button = made("button", "", "", () => choose(row.name));
   button.dataset.name = row.name;
   button.title = `${row.name}: ${state(row)}${isGuessed(row) ? "\nsure: the mean of its unchecked phones" : ""}`;
   button.ariaCurrent = row.name === opened;
@@ -130,7 +133,6 @@ function item(row, number) {
     button.append(made("progress"));
     button.lastChild.value = row.confidence;
   }
-  button.addEventListener("click", () => choose(row.name));
   const entry = made("li");
   entry.style.top = `${number * HEIGHT}px`;
   entry.ariaPosInSet = number + 1;
@@ -139,15 +141,18 @@ function item(row, number) {
   return entry;
 }
 
+export const problemOf = (row) => row?.problem ?? working.problems[row?.name];
+
 function state(row) {
-  const words = [STATES[row.state]];
   const progress = working.recognising[row.name];
-  if (progress !== undefined) words.push(`being recognised, ${percent(progress)}`);
-  if (isGuessed(row)) words.push(`${percent(row.confidence)} sure`);
-  if (row.seconds) words.push(duration(row.seconds));
-  if (row.phones) words.push(plural(row.phones, "phone"));
-  if (row.checked) words.push(`${row.checked} checked`);
-  const problem = row.problem ?? working.problems[row.name];
-  if (problem) words.push(problem);
-  return words.join(", ");
+  const words = [
+    problemOf(row),
+    STATES[row.state],
+    progress !== undefined && `being recognised, ${percent(progress)}`,
+    isGuessed(row) && `${percent(row.confidence)} sure`,
+    row.seconds && duration(row.seconds),
+    row.phones && plural(row.phones, "phone"),
+    row.checked && `${row.checked} checked`,
+  ];
+  return words.filter(Boolean).join(", ");
 }

@@ -2,7 +2,7 @@
 
 import { get, post, setPlace, signed } from "./api.js";
 import * as actions from "./actions.js";
-import { on, part, write } from "./dom.js";
+import { made, on, part, tell, write } from "./dom.js";
 import * as draw from "./draw.js";
 import * as keys from "./keys.js";
 import * as list from "./list.js";
@@ -23,19 +23,13 @@ const MARGIN = 0.5; // seconds that are seen before the time at which the page o
 const SOON = 700; // milliseconds until the server is asked again while it works, and
 const LATE = 5000; // otherwise
 const REDRAWN = { cursor: ["over"], chosen: ["tiers", "over"], moving: ["tiers", "over"], labels: ["whole", "tiers", "over"], saving: ["over"] }; // else all
+const closed = new Set(); // notes
 let overview = null;
 const known = new Map(); // the rows of the list, by name
 let wanted = ""; // the recording that is being opened
 let again = false; // drafts are recognised once more
 let timer = 0;
-let clearing = 0;
 let seenRevision = null; // of the open recording, for which the labels were read again
-
-function tell(text) {
-  write("message", text);
-  clearTimeout(clearing);
-  clearing = setTimeout(() => write("message", ""), 8000);
-}
 
 // Opens a recording; of several that are asked for while one is being opened, the last.
 async function openRecording(name, time = 0) {
@@ -109,9 +103,9 @@ async function refresh() {
     await look();
     showOverview();
     document.body.classList.remove("locked");
-    busy = training.isRunning(overview.training) || Object.keys(overview.recognising).length > 0 || !overview.model.folder || overview.model.loading
-      || overview.recordings.some((row) => row.state === "reading");
-    busy = busy && !overview.model.problem;
+    const { model, recognising, recordings } = overview;
+    busy = !model.problem && (training.isRunning(overview.training) || Object.keys(recognising).length > 0 || !model.folder || model.loading
+      || recordings.some((row) => row.state === "reading"));
     if (part("problem").dataset.from === "server") problem("");
   } catch (error) {
     problem(error.message, "server");
@@ -132,9 +126,21 @@ async function look() {
 const openRow = () => overview?.recordings.find((each) => each.name === session.name);
 
 function problem(text, from = "") {
-  part("problem").hidden = !text;
-  write("problem", text);
   part("problem").dataset.from = from;
+  tellOf("problem", text, !from);
+}
+
+// Shows a note; one that was closed stays away.
+function tellOf(id, text, closes = true) {
+  const box = part(id);
+  box.hidden = !text || (closes && closed.has(text));
+  if (box.dataset.text === text) return;
+  box.dataset.text = text;
+  const close = () => {
+    closed.add(text);
+    box.hidden = true;
+  };
+  box.replaceChildren(text, " ", closes ? made("button", "Close", "", close) : "");
 }
 
 function showOverview() {
@@ -185,8 +191,7 @@ function begin() {
 function savedText(row) {
   if (!session.name) return "";
   if (isSaving()) return session.waits ? "not saved yet: kept in this page until the studio answers" : "saving";
-  if (row?.problem) return row.problem;
-  return session.state === "corrected" ? `saved to ${session.textgrid}` : "";
+  return list.problemOf(row) ?? (session.state === "corrected" ? `saved to ${session.textgrid}` : "");
 }
 
 function showModels() {
@@ -219,7 +224,7 @@ function showPrimary() {
   const isEmpty = session.name && !session.phones.length;
   const next = !overview?.model.folder ? "" : training.isDue() ? "open-training" : !overview.recordings.length ? "open-microphone"
     : !session.name || isGrowing ? "" : isEmpty ? "recognise" : session.phones.some(isSuspect) ? "next" : "following";
-  for (const button of document.querySelectorAll(".primary:not(dialog *)")) button.classList.toggle("primary", button.id === next);
+  for (const button of document.querySelectorAll(".primary:not(dialog *)")) button.classList.remove("primary");
   if (next) part(next).classList.add("primary");
   document.body.classList.toggle("bare", !session.name && !overview?.recordings.length);
   write("hint", !session.name ? "This folder has no recordings yet: record one, or copy some into it."
@@ -243,8 +248,9 @@ function showRecording(what) {
   if (what === "opened" || what === "labels") {
     const unknown = session.unknown.length ? `The model does not know ${session.unknown.slice(0, 12).join(" ")}: it cannot place such labels before a training.` : "";
     const note = [session.note, unknown].filter(Boolean).join(" ");
-    write("note", note);
-    part("note").hidden = !note;
+    tellOf("note", note);
+    write("words", session.words);
+    part("words").title = session.words;
     const count = session.phones.length;
     const checked = session.by_hand ? count : session.phones.filter((phone) => phone.checked).length;
     write("facts", `${list.duration(session.seconds)}, ${list.plural(count, "phone")}, ${checked} checked`);
@@ -280,9 +286,6 @@ function connectButtons() {
     player.setLoop(on);
   });
   for (const id of ["training", "microphone", "keys"]) on(`open-${id}`, "click", () => part(id).showModal());
-  for (const close of document.querySelectorAll("dialog .close")) {
-    close.addEventListener("click", () => close.closest("dialog").close());
-  }
 }
 
 async function download(name, values) {
@@ -333,7 +336,6 @@ async function start() {
   });
   onView(() => draw.draw());
   tiles.onTile(draw.draw);
-  actions.onTell(tell);
   onChange(showRecording);
   player.onPlay(() => (part("play").firstChild.textContent = player.isPlaying() ? "Stop" : "Play"));
   new ResizeObserver(() => resize(part("stage").clientWidth)).observe(part("stage"));
@@ -343,8 +345,8 @@ async function start() {
   list.connect(openRecording);
   panel.connect();
   pointer.connect();
-  training.connect(tell, refresh);
-  microphone.connect(tell, async (name) => {
+  training.connect(refresh);
+  microphone.connect(async (name) => {
     await refresh();
     await openRecording(name);
   });

@@ -1,26 +1,30 @@
 // Recording from the microphone: samples go to the server while one speaks, and phones come back. What the server has not
 // acknowledged stays here and is sent again; each request says which sample it begins with, so that none is kept twice.
 
-import { post, postBytes } from "./api.js";
-import { on, part, write } from "./dom.js";
+import { post } from "./api.js";
+import { on, part, tell, write } from "./dom.js";
+import { folderOf, folders } from "./list.js";
 import { shown } from "./notation.js";
+import { session } from "./session.js";
 
 const BLOCK = 0.25; // seconds of samples that are worth a request, and
 const LONGEST = 10; // that one request has
 const AGAIN = 1000; // milliseconds until samples that were not taken are sent again
 const LAST = 15000; // samples that a browser still sends for a page that is closed, about
 let recording = null;
-let tell = () => {};
 
-export function connect(onTell, finished) {
-  tell = onTell;
+export function connect(finished) {
+  on("open-microphone", "click", () => {
+    part("speakers").replaceChildren(...folders().map((name) => new Option(name)));
+    if (!recording) part("speaker").value ||= folderOf(session.name);
+  });
   on("record", "click", async () => {
     part("record").disabled = true;
     try {
       if (recording) await end(finished);
       else await begin();
     } catch (error) {
-      say(said(error));
+      say(SAYS[error.name] ?? error.message);
     }
     part("record").disabled = false;
     show();
@@ -29,14 +33,13 @@ export function connect(onTell, finished) {
   on("microphone", "cancel", (event) => recording && event.preventDefault());
   on("microphone", "close", () => recording && part("microphone").showModal());
   addEventListener("beforeunload", (event) => recording && event.preventDefault());
-  addEventListener("pagehide", () => recording && leave(recording));
+  addEventListener("pagehide", () => recording && sendParts(recording, "stop", LAST, { keepalive: true }).catch(() => {})); // of a page that is closed
 }
 
-function said(error) {
-  if (error.name === "NotAllowedError") return "the browser does not allow the microphone; change it beside the address";
-  if (error.name === "NotFoundError") return "the browser finds no microphone; connect one";
-  return error.message;
-}
+const SAYS = { // by the name of an error
+  NotAllowedError: "the browser does not allow the microphone; change it beside the address",
+  NotFoundError: "the browser finds no microphone; connect one",
+};
 
 function say(text) {
   write("microphone-state", text);
@@ -46,7 +49,7 @@ function say(text) {
 function show() {
   write("record", recording ? "End" : "Begin");
   part("record").ariaPressed = recording !== null;
-  part("microphone").querySelector(".close").disabled = recording !== null;
+  for (const each of part("microphone").querySelectorAll("input, form button")) each.disabled = recording !== null;
   write("open-microphone", recording ? "Recording" : "Record");
   part("open-microphone").ariaPressed = recording !== null;
 }
@@ -60,10 +63,9 @@ async function begin() {
   let name = "";
   try {
     await context.audioWorklet.addModule("/page/recorder.js");
-    ({ name } = await post("microphone/start", {}, { rate: context.sampleRate }));
+    ({ name } = await post("microphone/start", {}, { rate: context.sampleRate, speaker: part("speaker").value, name: part("take").value }));
   } catch (error) {
-    for (const track of stream.getTracks()) track.stop();
-    context.close();
+    release({ stream, context });
     throw error;
   }
   const source = context.createMediaStreamSource(stream);
@@ -72,6 +74,11 @@ async function begin() {
   write("heard", "");
   node.port.onmessage = ({ data }) => take(recording, data);
   source.connect(node);
+}
+
+async function release({ stream, context }) {
+  for (const track of stream.getTracks()) track.stop();
+  if (context.state !== "closed") await context.close();
 }
 
 function take(mine, samples) {
@@ -87,33 +94,25 @@ function showTime({ total, saved, rate }) {
   write("elapsed", `${(total / rate).toFixed(1)} s, ${(saved / rate).toFixed(1)} s saved`);
 }
 
-// The first samples that are not acknowledged.
-function next(mine, most) {
-  const samples = new Float32Array(Math.min(mine.total - mine.saved, most));
+// Sends the first samples that are not acknowledged: the parts that have room.
+function sendParts({ name, parts, saved, rate }, route, most = LONGEST * rate, more = {}) {
+  let count = 0;
+  for (let room = most; parts[count]?.length <= room; count += 1) room -= parts[count].length;
+  const sent = parts.slice(0, count);
+  const samples = new Float32Array(sent.reduce((sum, each) => sum + each.length, 0));
   let at = 0;
-  for (const each of mine.parts) {
-    if (at >= samples.length) break;
-    samples.set(each.subarray(0, samples.length - at), at);
+  for (const each of sent) {
+    samples.set(each, at);
     at += each.length;
   }
-  return samples;
-}
-
-function acknowledge(mine, count) {
-  mine.saved += count;
-  while (count) {
-    const [first] = mine.parts;
-    if (first.length > count) mine.parts[0] = first.subarray(count);
-    else mine.parts.shift();
-    count -= Math.min(first.length, count);
-  }
-  showTime(mine);
+  return post(`microphone/${route}`, { recording: name, at: saved }, samples.buffer, more).then((found) => ({ ...found, count, length: samples.length }));
 }
 
 async function sendNext(mine, route = "block") {
-  const samples = next(mine, LONGEST * mine.rate);
-  const found = await postBytes(`microphone/${route}`, samples.buffer, { recording: mine.name, at: mine.saved });
-  acknowledge(mine, samples.length);
+  const found = await sendParts(mine, route);
+  mine.saved += found.length;
+  mine.parts.splice(0, found.count);
+  showTime(mine);
   hear(found.phones);
   return found;
 }
@@ -138,19 +137,14 @@ function hear(phones) {
 // Ends the recording; if the server does not take the rest of it, it stays here, and End tries again.
 async function end(finished) {
   const mine = recording;
-  for (const track of mine.stream.getTracks()) track.stop();
-  if (mine.context.state !== "closed") await mine.context.close();
+  await release(mine);
   mine.isEnding = true;
   await mine.sending;
   while (mine.total - mine.saved > LONGEST * mine.rate) await sendNext(mine);
   const { name } = await sendNext(mine, "stop");
   recording = null;
+  part("take").value = "";
   part("microphone").close();
   if (name) await finished(name);
 }
 
-// Ends the recording of a page that is closed.
-function leave(mine) {
-  const rest = next(mine, LAST);
-  postBytes("microphone/stop", rest.buffer, { recording: mine.name, at: mine.saved }, { keepalive: true }).catch(() => {});
-}

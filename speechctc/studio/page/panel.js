@@ -18,13 +18,13 @@ export function connect() {
     event.preventDefault();
     save();
   });
-  input.addEventListener("keydown", (event) => {
+  on("label", "keydown", (event) => {
     if (event.key !== "Escape") return;
     event.preventDefault();
     leave();
   });
-  input.addEventListener("focus", () => (editing = session.chosen));
-  input.addEventListener("blur", () => {
+  on("label", "focus", () => (editing = session.chosen));
+  on("label", "blur", () => {
     if (isTyping()) return; // it is the window that was left
     const label = written(input.value);
     if (!inserting && label && label !== (session.phones[editing]?.label ?? label)) actions.relabel(label, editing);
@@ -59,9 +59,8 @@ export function setChart(rows) {
 }
 
 function pressed(text, title, act) {
-  const button = made("button", text);
+  const button = made("button", text, "", act);
   button.title = title;
-  button.addEventListener("click", act);
   button.addEventListener("pointerdown", (event) => event.preventDefault()); // the input keeps the focus
   return button;
 }

@@ -1,8 +1,8 @@
 // Mouse and touch: choosing, selecting, dragging boundaries, zooming by wheel or pinch, alternatives on hover.
 
 import * as actions from "./actions.js";
-import { on, part } from "./dom.js";
-import { session, choose, phoneAt, changed, TOUCH } from "./session.js";
+import { on, part, tell } from "./dom.js";
+import { session, choose, phoneAt, changed, within, TOUCH } from "./session.js";
 import { view, toX, toTime, zoom, scroll, show, end } from "./view.js";
 import { ROW } from "./draw.js";
 import { percent, shown } from "./notation.js";
@@ -21,10 +21,6 @@ export function isDragging() {
 function place(event) {
   const box = stage.getBoundingClientRect();
   return { x: event.clientX - box.left - 1, y: event.clientY - box.top };
-}
-
-function within(time) {
-  return Math.min(Math.max(time, 0), session.seconds);
 }
 
 // The boundary near a pixel: the number of a phone, which edge of it, its time, and how far it can go.
@@ -51,9 +47,9 @@ export function connect() {
   for (const id of ["wave", "spectrogram", "axis"]) {
     on(id, "pointerdown", beginSelection);
   }
-  tiers.addEventListener("pointerdown", beginOnTiers);
-  tiers.addEventListener("dblclick", actions.playPhone);
-  tiers.addEventListener("pointermove", hover);
+  on("tiers", "pointerdown", beginOnTiers);
+  on("tiers", "dblclick", actions.playPhone);
+  on("tiers", "pointermove", hover);
   on("whole", "pointerdown", jump);
   stage.addEventListener("wheel", wheel, { passive: false });
   stage.addEventListener("pointerdown", (event) => event.pointerType === "touch" && fingers.set(event.pointerId, place(event).x), true);
@@ -132,7 +128,7 @@ async function snapped(mine, time) {
   mine.best ??= actions.bestBoundary(left).then(
     (found) => found.time,
     (error) => {
-      actions.tell(error.message);
+      tell(error.message);
       return null;
     },
   );

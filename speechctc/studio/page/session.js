@@ -33,8 +33,7 @@ function phoneOf([start, end, label, confidence, alternatives, checked, first]) 
   return { start, end, label, confidence, alternatives, checked, first };
 }
 
-function take(labels) {
-  const { revision, undo, redo, state, unknown } = labels;
+function take({ revision, undo, redo, state, unknown }) {
   Object.assign(session, { revision, undo, redo, state, unknown });
 }
 
@@ -125,6 +124,8 @@ export function choose(number, moveCursor = true) {
   session.selection = null;
   changed("chosen");
 }
+
+export const within = (time) => Math.min(Math.max(time, 0), session.seconds);
 
 export function chosenPhone() {
   return session.phones[session.chosen];

@@ -22,14 +22,14 @@ function level(scale, { first, last }) {
   return Math.min(Math.max(Math.ceil(Math.log2(dense / 1.5 / scale)), first), last);
 }
 
-// Keeps the most recently used tiles.
-function kept(cache, key, make) {
-  let tile = cache.get(key);
-  if (tile) cache.delete(key);
-  else tile = make();
+// What was fetched of a tile; the most recently used ones are kept.
+function ready(cache, route, values, read, ...seen) {
+  const key = address(route, values);
+  const tile = cache.get(key) ?? load(cache, route, key, values, read, seen);
+  cache.delete(key);
   cache.set(key, tile);
   if (cache.size > KEPT) cache.delete(cache.keys().next().value);
-  return tile;
+  return tile.ready;
 }
 
 function range(start, stop, seconds, total) {
@@ -46,12 +46,11 @@ export function spectrogram(name, start, stop, scale, total) {
   const wanted = range(start - seconds / 2, stop + seconds / 2, seconds, total);
   return wanted.map((number) => {
     const values = { recording: name, level: of - SPECTROGRAM.first, number, ...settings };
-    const key = address("tile", values);
-    return { start: number * seconds, seconds, image: kept(pictures, key, () => load(pictures, "tile", key, values, toImage, "spectrogram")).ready };
+    return { start: number * seconds, seconds, image: ready(pictures, "tile", values, toImage, "spectrogram") };
   });
 }
 
-function load(cache, route, key, values, read, ...seen) {
+function load(cache, route, key, values, read, seen) {
   const tile = { ready: null };
   getBytes(route, values)
     .then(read)
@@ -72,8 +71,7 @@ export function wave(name, start, stop, scale, total) {
   const seconds = 2 ** of;
   return range(start, stop, seconds, total).map((number) => {
     const values = { recording: name, start: number * seconds, stop: (number + 1) * seconds, columns: COLUMNS };
-    const key = address("wave", values);
-    return { start: number * seconds, seconds, pairs: kept(waves, key, () => load(waves, "wave", key, values, toPairs, "wave", "whole")).ready };
+    return { start: number * seconds, seconds, pairs: ready(waves, "wave", values, toPairs, "wave", "whole") };
   });
 }
 

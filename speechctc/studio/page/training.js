@@ -1,9 +1,8 @@
 // Training on corrections: the verdict, progress, the curve, facts.
 
 import { post } from "./api.js";
-import { on, part, write } from "./dom.js";
-import { colours } from "./draw.js";
-import { duration, plural } from "./list.js";
+import { on, part, tell, write } from "./dom.js";
+import { clock, duration, plural } from "./list.js";
 
 // What is said of a training that runs, by its state.
 const SAYS = {
@@ -18,28 +17,22 @@ let due = false;
 let asked = ""; // the answer to a press, until the server
 let before = ""; // says something else than before
 
-export function connect(tell, refresh) {
-  on("training-form", "submit", async (event) => {
-    event.preventDefault();
-    say("Starting: writing down what was corrected");
-    part("train").disabled = true;
-    await tried(post("train", {}, { minutes: Number(part("minutes").value) }));
-  });
-  on("stop", "click", () => {
-    say("Stopping after this step; the best model until now is scored");
-    tried(post("stop"));
-  });
-  function say(text) {
-    asked = text;
-    write("training-state", text);
-  }
-  async function tried(work) {
-    await work.catch(({ message }) => {
+export function connect(refresh) {
+  const say = (text) => write("training-state", (asked = text));
+  const ask = async (text, route, values) => {
+    say(text);
+    await post(route, {}, values).catch(({ message }) => {
       say(message);
       tell(message);
     });
     refresh();
-  }
+  };
+  on("training-form", "submit", (event) => {
+    event.preventDefault();
+    part("train").disabled = true;
+    ask("Starting: writing down what was corrected", "train", { minutes: Number(part("minutes").value) });
+  });
+  on("stop", "click", () => ask("Stopping after this step; the best model until now is scored", "stop"));
 }
 
 // Whether enough was corrected since the last training for another.
@@ -61,94 +54,61 @@ export function update({ recordings, training, model }) {
   part("stop").disabled = !running || training.state === "scoring";
   const { curve = [], epochs } = training;
   const last = curve[curve.length - 1];
-  write("open-training", running ? `Training${last ? `: epoch ${last.epoch} of ${epochs}` : ""}, ${time(training.seconds)}` : "Train");
+  write("open-training", running ? `Training${last ? `: epoch ${last.epoch} of ${epochs}` : ""}, ${clock(training.seconds ?? 0)}` : "Train");
   part("open-training").classList.toggle("running", running);
   part("minutes").disabled = running;
   if (running) part("minutes").value = training.minutes;
   if (!training.state) return;
-  const per = (value) => `PER on dev ${value.toFixed(1)} %`;
-  const least = Math.min(...curve.map((entry) => entry.dev_per));
-  const at = !last ? "" : running ? `, epoch ${last.epoch} of ${epochs}, ${per(last.dev_per)}` : `, lowest ${per(least)}`;
+  const at = last ? `, epoch ${last.epoch} of ${epochs}` : "";
   const now = `Round ${training.round}: ${SAYS[training.state] ?? training.state}${at}. ${training.line ?? ""}`;
   if (now !== before) asked = "";
   before = now;
   write("training-state", asked || now);
-  write("training-result", result(training));
-  drawCurve(curve, training.start_per);
-}
-
-function time(seconds = 0) {
-  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
+  const [verdict, more] = result(training);
+  write("training-result", verdict);
+  write("training-next", more);
+  part("training-result").title = training.after?.text ?? "";
+  drawCurve(curve, training.start_per, training.dev);
 }
 
 function facts(corrected) {
   const sum = (key) => corrected.reduce((total, row) => total + (row[key] ?? 0), 0);
   const whole = corrected.filter((row) => row.whole).length;
-  if (corrected.length < LEAST) return `${plural(corrected.length, "corrected recording")}; a training needs ${LEAST}.`;
+  const count = plural(corrected.length, "corrected recording");
+  if (corrected.length < LEAST) return `${count}; a training needs ${LEAST}.`;
   return (
-    `${plural(corrected.length, "corrected recording")}, ${duration(sum("seconds"))}; you checked ${sum("checked")} of their ${plural(sum("phones"), "phone")}. ` +
-    "Where you worked, the other labels count as right, too. " +
+    `${count}, ${duration(sum("seconds"))}, ${sum("checked")} of ${plural(sum("phones"), "phone")} checked; the unchecked count as right, too. ` +
     (corrected.length < DUE || !whole
-      ? `The models are not compared: that needs ${DUE} corrected recordings (here ${corrected.length}), some of them checked as a whole (key W; here ${whole}).`
-      : `Up to a fifth of the ${plural(whole, "recording")} that you checked as a whole is held out, to compare the models on.`)
+      ? `To compare the models, ${DUE} are needed, some checked as a whole (key W; here ${whole}).`
+      : `Up to a fifth of those checked as a whole (${whole}) is held out, to compare the models on.`)
   );
 }
 
-// The verdict, then what it rests on.
-function result({ state, before, after, forgotten, test }) {
-  if (state !== "done") return "";
-  const words = [];
-  if (before && after) {
-    const kept = after.per > before.per;
-    words.push(
-      `${kept ? "The old model is kept" : "The new model is in use"}: PER ${after.per.toFixed(1)} % after, ${before.per.toFixed(1)} % before, on ${plural(after.recordings, "recording")} held out (${after.text}).`,
-    );
-    const { caution } = after;
-    if (caution) words.push(`${caution[0].toUpperCase()}${caution.slice(1)}.`);
-  } else {
-    words.push("The new model is in use.", test?.length ? "" : "Nothing could be held out, so the gain is not measured.");
-  }
-  if (forgotten?.length) words.push(`No correction has these phones, so the new model does not know them: ${forgotten.join(" ")}.`);
-  return words.join(" ");
+// The verdict; then what it rests on, and what to do next.
+function result({ state, before, after, forgotten }) {
+  if (state !== "done") return ["", ""];
+  const lost = forgotten?.length ? ` No correction has these phones, so the new model does not know them: ${forgotten.join(" ")}.` : "";
+  if (!before || !after) return ["The new model is in use. Whether it is better was not measured.", `No recording was held out.${lost} Next: check ${DUE} or more as a whole (key W), and train again.`];
+  const isKept = after.per > before.per;
+  const [now, old] = [after, before].map(({ per }) => `${per.toFixed(1)} %`);
+  return [
+    `The ${isKept ? "old" : "new"} model is in use: of the phones held out, the new one had ${now} wrong, the old one ${old} (PER).`,
+    `Both recognised the same ${plural(after.recordings, "recording")}, ${plural(after.phones, "phone")}, which no training has seen${after.caution ? ": few, so others may tell otherwise" : ""}.${lost} Next: ` +
+      (isKept ? "correct more recordings, and train again. The list Model has the new model, too." : "recognise drafts again, and correct those."),
+  ];
 }
 
-function drawCurve(curve, before) {
-  const canvas = part("curve");
-  canvas.hidden = !curve.length;
-  if (!curve.length) return;
-  const context = canvas.getContext("2d");
-  const { width, height } = canvas;
-  context.clearRect(0, 0, width, height);
+// Draws the PER of each epoch, and dashed that of the old model; places along are in per cent, from 12 to 98.
+function drawCurve(curve, before, dev) {
   const values = curve.map((entry) => entry.dev_per);
-  const all = before === undefined ? values : [...values, before];
-  const top = Math.max(...all) * 1.05 + 1;
-  const bottom = Math.max(Math.min(...all) * 0.95 - 1, 0);
-  const x = (k) => 48 + (k / Math.max(curve.length - 1, 1)) * (width - 60);
-  const y = (value) => 10 + ((top - value) / (top - bottom)) * (height - 40);
-  context.fillStyle = colours.soft;
-  context.font = "12px system-ui, sans-serif";
-  for (const value of [bottom, (bottom + top) / 2, top]) {
-    context.fillText(`${value.toFixed(1)} %`, 4, y(value) + 4);
-    context.fillRect(44, y(value), width - 56, 0.5);
-  }
-  context.fillText(`Wrong phones (PER) on dev, which chooses the epoch; epochs 1 to ${curve.length}`, 48, height - 8);
-  context.lineWidth = 2;
-  if (before !== undefined) {
-    context.strokeStyle = colours.soft;
-    context.setLineDash([6, 4]);
-    stroke(context, [[48, y(before)], [width - 12, y(before)]]);
-    context.setLineDash([]);
-    context.fillText(`before: ${before.toFixed(1)} %`, width - 110, y(before) - 6);
-  }
-  context.strokeStyle = colours.accent;
-  context.fillStyle = colours.accent;
-  stroke(context, values.map((value, k) => [x(k), y(value)]));
-  values.forEach((value, k) => context.fillRect(x(k) - 2, y(value) - 2, 4, 4));
-  canvas.ariaLabel = `PER on dev after ${plural(curve.length, "epoch")}: ${values[values.length - 1].toFixed(1)} %`;
-}
-
-function stroke(context, points) {
-  context.beginPath();
-  points.forEach((point, k) => context[k ? "lineTo" : "moveTo"](...point));
-  context.stroke();
+  const top = Math.max(...values, before ?? 0, 1);
+  const x = (k) => 12 + (86 * k) / Math.max(values.length - 1, 1);
+  const y = (value) => 165 - (150 * value) / top;
+  const line = (kind, left, from, right, to) => `<line class="${kind}" x1="${left}%" y1="${y(from)}" x2="${right}%" y2="${y(to)}"/>`;
+  const parts = [0, top / 2, top].map((value) => `<text y="${y(value) + 4}">${value.toFixed(1)} %</text>${line("", 12, value, 98, value)}`);
+  if (before !== undefined) parts.push(line("old", 12, before, 98, before));
+  values.forEach((value, k) => parts.push(line("new", x(Math.max(k - 1, 0)), values[k - 1] ?? value, x(k), value), `<circle cx="${x(k)}%" cy="${y(value)}" r="3"/>`));
+  part("curve").innerHTML = values.length ? parts.join("") : "";
+  write("curve-says", !values.length ? "" : `Wrong phones (PER) after each epoch, last ${values.at(-1).toFixed(1)} %${before === undefined ? "" : `; dashed, the old model: ${before.toFixed(1)} %`}. ` +
+    `Counted in dev (${plural(dev, "piece")}), which chooses the best epoch. Other recordings are held out: there, figures differ.`);
 }
