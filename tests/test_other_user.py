@@ -84,10 +84,12 @@ def test_what_this_user_may_not_read_is_named_and_the_rest_is_read(folders: list
         found = [recording.path.name for recording in find_recordings([place])]
         read = [attempt(sound_file.info, place / name) for name in found]
         lines = left_out([place])
+        inside = attempt(sound_file.info, place / "closed/c.wav")
     finally:
         os.seteuid(0)
     assert found == ["a.wav", "b.wav"] and not isinstance(read[0], InputError)
     assert str(read[1]) == f"{place}/b.wav: not readable by this user; change its permissions"
+    assert str(inside).endswith("c.wav: in a folder that this user may not look into; change its permissions")
     assert lines == [f"{place}: closed left out: this user may not look into it; change its permissions"]
 
 

@@ -133,6 +133,9 @@ def _fetched(systems: dict[str, Any], folder: Path, address: str) -> Path:
     except InputError:
         raise
     except Exception as error:  # each store has errors of its own
+        cause = error.__cause__ if address.startswith("http") else None  # there, fsspec calls any failure a lack
+        if isinstance(cause, Exception) and getattr(cause, "status", 0) != 404:
+            error = cause
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         why = " ".join(why.split()) or type(error).__name__
         if isinstance(error, FileNotFoundError) and why.strip("/") in address:  # stores say no more than the name

@@ -329,7 +329,7 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
         As `open_sound`, except for ffmpeg.
     """
     if not os.path.exists(path):  # False of a path that is too long, too
-        raise why_lost(path) or InputError(f"{path}: no such file", "check the path")
+        raise why_lost(path) or _not_there(path)
     if path.is_dir():
         raise InputError(f"{path}: a folder, not a recording", "name the files in it")
     try:
@@ -363,6 +363,17 @@ def open_with_libsndfile(path: Path) -> soundfile.SoundFile | None:
         file.close()
         return whole
     return file
+
+
+def _not_there(path: Path) -> InputError:
+    """Return the error for a path at which no file is seen."""
+    try:
+        path.stat()
+    except PermissionError:
+        return InputError(f"{path}: in a folder that this user may not look into", "change its permissions")
+    except (OSError, ValueError):
+        pass
+    return InputError(f"{path}: no such file", "check the path")
 
 
 def _not_audio(path: Path, error: soundfile.LibsndfileError) -> InputError:

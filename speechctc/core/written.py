@@ -129,8 +129,7 @@ def write_text(path: Path, text: str, overwrite: bool = False) -> None:
     InputError
         The file was changed since it was written; see `refuse_changed`.
     """
-    with opened(path, overwrite) as file:
-        file.write(text)
+    write_bytes(path, text.encode(), overwrite)
 
 
 def write_json(path: Path, value: Any, overwrite: bool = False) -> None:
@@ -159,30 +158,40 @@ def opened(path: Path, overwrite: bool = False) -> Iterator[TextIO]:
     Raises
     ------
     InputError
-        The file was changed since it was written; if this is found only on leaving, the new file has another name.
+        The file was changed since it was written, or another run wrote it meanwhile; if this is found only on leaving,
+        the new file has another name.
     """
-    with _place(path, overwrite) as place, open(place, "w", encoding="utf-8", newline="") as file:
+    with _place(path, overwrite, is_slow=True) as place, open(place, "w", encoding="utf-8", newline="") as file:
         yield file
 
 
 @contextmanager
-def _place(path: Path, overwrite: bool) -> Iterator[Path]:
-    """Yield where to write: a device or a pipe itself, else a draft, which gets the name of the file."""
+def _place(path: Path, overwrite: bool, is_slow: bool = False) -> Iterator[Path]:
+    """Yield where to write: a device or a pipe itself, else a draft, which gets the name of the file.
+
+    If it is slow, what another run of this program writes meanwhile is kept too.
+    """
     refuse_changed([path], overwrite)
     if files.is_special(path):
         yield path
         return
+    before = _content(path) if is_slow and not overwrite else None
     with draft_file(path) as draft, files.named(path, FULL):
         try:
             yield draft
         except (KeyboardInterrupt, InputError):
             if draft.stat().st_size:
-                _put_in_place(draft, path, overwrite)
+                _put_in_place(draft, path, overwrite, before)
             raise
-        _put_in_place(draft, path, overwrite)
+        _put_in_place(draft, path, overwrite, before)
 
 
-def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
+def _content(path: Path) -> str:
+    """Return the digest of a file; ``""`` if there is none."""
+    return files.sha256(path) if path.is_file() else ""
+
+
+def _put_in_place(draft: Path, path: Path, overwrite: bool, before: str | None) -> None:
     """Give a draft its name; what a person saved there up to this moment keeps it, and the draft gets another one."""
     with files.named(path):
         files.commit(draft, path)  # it may take long: another program may save the file meanwhile
@@ -190,6 +199,8 @@ def _put_in_place(draft: Path, path: Path, overwrite: bool) -> None:
     own = [] if is_new else _digests(path)
     try:
         refuse_changed([path], overwrite)
+        if before is not None and _content(path) not in ("", before, digest):
+            raise InputError(f"{path}: another run wrote it meanwhile", "look at both, and name a file for each run")
         _append(path, digest)
         if files.put_if_known(draft, path, lambda old: (overwrite and _is_no_folder(old)) or _is_as(old, own)):
             if not is_new:

@@ -39,6 +39,7 @@ class Line(NamedTuple):
     given: str  # a digest of what else the result depends on
     outputs: tuple[tuple[str, str], ...]
     rows: tuple[int, int, str] | None
+    is_warned: bool
 
 
 Key = tuple[str, Channel | None, str]  # the path, the channel or track, and the name of the results
@@ -245,7 +246,9 @@ class Manifest:
     def notes(self) -> Iterator[str]:
         """Yield lines on what is done already, and what is done again."""
         if self.done:
-            yield f"{plural(len(self.done), 'recording')} done already, by {self.path}"
+            n_warned = sum(line.is_warned for line in self.done.values())
+            more = f", which has warnings of {n_warned:,} of them" if n_warned else ""
+            yield f"{plural(len(self.done), 'recording')} done already, by {self.path}{more}"
         if self.others:
             again = f"{plural(self.others, 'recording')} of {self.path} done again"
             yield f"{again}: of another command, version, model or setting"
@@ -267,6 +270,7 @@ def _line(values: Mapping[str, Any]) -> Line:
         str(values.get("given", "")),
         tuple((str(each["path"]), str(each["sha256"])) for each in values["outputs"]),
         (int(rows["start"]), int(rows["bytes"]), str(rows["sha256"])) if rows else None,
+        bool(values.get("warnings")),
     )
 
 

@@ -493,6 +493,8 @@ class ResultWriter:
 def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: bool = False) -> int:
     """Write the results of recordings; return the exit status: 0, 1 if some failed, 2 if all failed.
 
+    Those that are done by the manifest count as recordings that did not fail.
+
     Parameters
     ----------
     writer : ResultWriter
@@ -518,7 +520,8 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
             writer.to_folder(advance)
         else:
             writer.to_stream(aligned, advance)
-    failed, is_error = counted_alike(writer.failures), bool(total) and len(writer.failures) == total
+    is_any_done = options.manifest is not None and bool(options.manifest.done)
+    failed, is_error = counted_alike(writer.failures), 0 < total == len(writer.failures) and not is_any_done
     reporter.warn(*writer.notes, *([] if is_error else failed))
     reporter.note(*(f"speechctc: {each}" for each in failed if is_error))  # as the command line says errors
     reporter.note(*counted_alike([(each, f"{each}: {TAKEN}; --dereverb never leaves it") for each in writer.rooms]))

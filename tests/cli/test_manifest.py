@@ -124,6 +124,27 @@ def test_a_folder_is_continued_and_what_changed_is_done_again(
     assert [each["input"] for each in lines()] == [f"talks/{name}.wav" for name in "abcdbca"]
 
 
+def test_a_run_of_which_only_failures_are_left_says_what_it_wrote(speechctc: Command, talks: Path) -> None:
+    (talks / "b.wav").write_bytes(b"RIFF")
+    run = ("decode", "talks", "--out", "all.tsv", "--manifest", "run.jsonl")
+    assert speechctc(*run).status == 1
+    Path("all.tsv").unlink()
+    done = speechctc(*run, "--resume")
+    assert done.status == 1 and "wrote all.tsv" in done.err and "warning: talks/b.wav" in done.err
+    assert {line.split("\t")[0] for line in Path("all.tsv").read_text().splitlines()[1:]} == {
+        f"talks/{name}.wav" for name in "acd"
+    }
+
+
+def test_what_is_done_with_a_warning_is_counted_when_a_run_goes_on(speechctc: Command, talks: Path) -> None:
+    whole = (talks / "b.wav").read_bytes()
+    (talks / "b.wav").write_bytes(whole[: len(whole) * 3 // 4])
+    run = ("decode", "talks", "--out", "all.tsv", "--manifest", "run.jsonl")
+    assert speechctc(*run).status == 0
+    assert [bool(each.get("warnings")) for each in lines()] == [False, True, False, False]
+    assert "4 recordings done already, by run.jsonl, which has warnings of 1 of them" in speechctc(*run, "--resume").err
+
+
 def test_what_was_done_with_other_settings_or_another_place_is_done_again(
     speechctc: Command, talks: Path, worked_on: list[str]
 ) -> None:
@@ -209,7 +230,7 @@ def test_measures_are_continued(speechctc: Command, talks: Path) -> None:
     assert speechctc(*run).status == 1
     whole = Path("all.csv").read_bytes()
     Path("all.csv").unlink()
-    assert speechctc(*run, "--resume").status == 2  # all that is left has no TextGrid
+    assert speechctc(*run, "--resume").status == 1  # all that is left has no TextGrid
     assert Path("all.csv").read_bytes() == whole
     assert [("error" in each) for each in lines()] == [False, False, False, True, True]
 

@@ -327,7 +327,9 @@ def test_a_server_is_read(speechctc: Command, talks: Path) -> None:
         address = f"http://127.0.0.1:{server.server_port}"
         done = speechctc("decode", f"{address}/a/2.wav", f"{address}/none.wav", "--format", "json")
         server.shutdown()
-    assert done.status == 1 and f"{address}/none.wav: cannot be read" in done.err
+    assert done.status == 1 and f"{address}/none.wav: cannot be read: no such file; check" in done.err
+    gone = one_line_error(speechctc("decode", f"{address}/b/1.wav"))  # nothing answers there now
+    assert f"{address}/b/1.wav: cannot be read: " in gone and "no such file" not in gone
     assert [(each["file"], each["phones"]) for each in json.loads(done.out)] == [(f"{address}/a/2.wav", SONGS["a/2"])]
 
 

@@ -117,6 +117,19 @@ def test_what_is_changed_while_it_is_made_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "mine" and (tmp_path / "a.new1.txt").read_text() == "phones"
 
 
+@pytest.mark.parametrize("earlier", ["", "older"])
+def test_what_another_run_writes_meanwhile_is_kept(tmp_path: Path, earlier: str) -> None:
+    path = tmp_path / "a.txt"
+    if earlier:
+        written.write_text(path, earlier)
+    with pytest.raises(InputError, match=r"another run wrote it meanwhile; the new content is in .*a.new1.txt"):
+        with written.opened(path) as file:
+            file.write("phones")
+            written.write_text(path, "phones of others")
+    assert path.read_text() == "phones of others" and (tmp_path / "a.new1.txt").read_text() == "phones"
+    assert written.changed([path]) == []
+
+
 @pytest.mark.parametrize("target", ["real.txt", "nowhere.txt", "folder", os.devnull])
 def test_a_link_is_refused_or_gives_way_to_a_file(tmp_path: Path, target: str) -> None:
     """What it leads to stays as it is, or is not made."""
