@@ -520,9 +520,12 @@ def write_results(writer: ResultWriter, what: str, reporter: Reporter, aligned: 
             writer.to_folder(advance)
         else:
             writer.to_stream(aligned, advance)
-    is_any_done = options.manifest is not None and bool(options.manifest.done)
-    failed, is_error = counted_alike(writer.failures), 0 < total == len(writer.failures) and not is_any_done
-    reporter.warn(*writer.notes, *([] if is_error else failed))
+    n_done = len(options.manifest.done) if options.manifest else 0
+    failed, is_error = counted_alike(writer.failures), 0 < total == len(writer.failures) and not n_done
+    reporter.warn(*writer.notes)
+    if failed and not is_error:
+        reporter.note(f"{len(writer.failures):,} of {total + n_done:,} recordings failed:")
+        reporter.warn(*failed)
     reporter.note(*(f"speechctc: {each}" for each in failed if is_error))  # as the command line says errors
     reporter.note(*counted_alike([(each, f"{each}: {TAKEN}; --dereverb never leaves it") for each in writer.rooms]))
     if writer.made:

@@ -131,6 +131,7 @@ def test_a_run_of_which_only_failures_are_left_says_what_it_wrote(speechctc: Com
     Path("all.tsv").unlink()
     done = speechctc(*run, "--resume")
     assert done.status == 1 and "wrote all.tsv" in done.err and "warning: talks/b.wav" in done.err
+    assert "1 of 4 recordings failed:" in done.err
     assert {line.split("\t")[0] for line in Path("all.tsv").read_text().splitlines()[1:]} == {
         f"talks/{name}.wav" for name in "acd"
     }
