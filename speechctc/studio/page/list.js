@@ -149,10 +149,9 @@ function state(row) {
     problemOf(row),
     STATES[row.state],
     progress !== undefined && `being recognised, ${percent(progress)}`,
+    row.checked ? `${row.checked} of ${row.phones} checked` : row.phones && plural(row.phones, "phone"),
     isGuessed(row) && `${percent(row.confidence)} sure`,
     row.seconds && duration(row.seconds),
-    row.phones && plural(row.phones, "phone"),
-    row.checked && `${row.checked} checked`,
   ];
   return words.filter(Boolean).join(", ");
 }
