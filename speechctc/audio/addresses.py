@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from speechctc.core.errors import InputError
 
 SCHEMES = "s3 gs gcs az abfs http https file memory".split()
-_SCHEME = re.compile(rf"({'|'.join(SCHEMES)}):/+(?=[^/])")
+_SCHEME = re.compile(rf"({'|'.join(SCHEMES)}):(?:(?<=file:)//?localhost(?=/))?/+(?=[^/])")  # that is this machine
 
 LOST: dict[str, InputError] = {}  # by its address, why a recording could not be fetched
 

@@ -84,22 +84,21 @@ def fetch(addresses: Sequence[str], advance: Callable[[int], object]) -> dict[st
 
 def fetched(
     recordings: Sequence[Recording], progress: Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
-) -> tuple[list[Recording], list[InputError]]:
-    """Return recordings, those at addresses as the files that were read from there; and why some were not.
+) -> list[Recording]:
+    """Return recordings, those at addresses as the files that were read from there.
 
-    Those have paths that no file has.
+    Those that were not have paths that no file has: `speechctc.audio.addresses.why_lost` says why.
     """
     far = [each.address for each in recordings if each.address]
     if not far:
-        return list(recordings), []
+        return list(recordings)
     with progress("fetching", len(far)) as advance:
         found = fetch(far, advance)
-    here, errors = list[Recording](), list[InputError]()
+    here = list[Recording]()
     for each in recordings:
         file = found[each.address] if each.address else each.path
-        errors += [file] if isinstance(file, InputError) else []
         here.append(each._replace(path=Path(each.address) if isinstance(file, InputError) else file))
-    return here, errors
+    return here
 
 
 def system_of(address: str) -> Any:
@@ -134,7 +133,8 @@ def _fetched(systems: dict[str, Any], folder: Path, address: str) -> Path:
     except InputError:
         raise
     except Exception as error:  # each store has errors of its own
-        why = " ".join(str(error).split()) or type(error).__name__
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        why = " ".join(why.split()) or type(error).__name__
         if isinstance(error, FileNotFoundError) and why.strip("/") in address:  # stores say no more than the name
             why = "no such file"
         raise InputError(

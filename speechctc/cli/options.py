@@ -265,10 +265,9 @@ def name_recordings(given: Any) -> list[Named]:
         return named  # a table, whose rows are divided later
     reporter.note(*left_out(named))
     recordings = find_recordings(named, chosen(given.track, given.channel))
-    found, errors = fetched(shard.take(recordings), reporter.progress)
+    found = fetched(shard.take(recordings), reporter.progress)
     if not found:
         raise InputError(f"--shard {given.shard}: no recording is in this part", "nothing to do")
-    reporter.warn(*map(str, errors))
     return [*found]
 
 

@@ -224,7 +224,7 @@ class Transcribed(Recordings):
         "Place boundaries by the boundary model that train-boundaries has put beside the model, if there is "
         "one.")] = True
     shift: Annotated[bool, Option("--shift/--no-shift", help=
-        "Move these boundaries to where hand-made ones usually lie, by 27 numbers of the model english that are "
+        "Move these boundaries to where hand-made ones usually lie, by 27 numbers of the bundled model that are "
         "statistics of TIMIT (CC BY-NC-SA). --no-shift does without these numbers.")] = True
     intervals: Annotated[bool, Option("--intervals", help=
         "A TextGrid gets a tier of points: each boundary, and between which times it lies with a probability of 95 %. "

@@ -301,6 +301,8 @@ class Pool:
 
     def place(self) -> None:
         """Give waiting items to workers."""
+        if self.client.status != "running":
+            raise WorkerEnded
         for _ in range(len(self.queue)):
             begun = self.queue[0]
             seat = self.choose(begun)
@@ -342,12 +344,7 @@ class Pool:
     def look(self) -> None:
         """See who came and went, who takes too long, and whether there is anyone."""
         self.looked = time.monotonic()
-        if self.client.status != "running":
-            raise WorkerEnded
-        try:
-            there: dict[str, int] = self.client.nthreads()
-        except (OSError, TimeoutError, RuntimeError):
-            raise WorkerEnded from None
+        there = self.present()
         for address in [each for each in self.seats if each not in there]:
             self.drop(self.seats[address], GONE)
         for address in there:
@@ -357,8 +354,31 @@ class Pool:
             self.watch(seat)
         self.speak(there)
 
+    def present(self) -> dict[str, int]:
+        """Return the workers that the scheduler has, and how many threads each has.
+
+        Raises
+        ------
+        WorkerEnded
+            The scheduler is gone.
+        """
+        if self.client.status != "running":
+            raise WorkerEnded
+        try:
+            there: dict[str, int] = self.client.nthreads()
+        except (OSError, TimeoutError, RuntimeError):
+            raise WorkerEnded from None
+        return there
+
     def welcome(self, address: str, threads: int) -> None:
-        """Use a worker that came, if it is the same program."""
+        """Use a worker that came, if it is the same program, and still there when it has what is shared."""
+        try:
+            self.seat(address, threads)
+        except (OSError, TimeoutError, RuntimeError, CancelledError):
+            self.present()  # the scheduler is: it was the worker that went
+
+    def seat(self, address: str, threads: int) -> None:
+        """Check a worker, and send it what is shared."""
         found = self.client.run(self.versions, workers=[address], on_error="return")
         host = self.client.run(socket.gethostname, workers=[address], on_error="return").get(address)
         there = found.get(address)

@@ -22,6 +22,8 @@ DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u
 _END = 300  # of them are the last of a longer one
 RESUME = "--resume, or resume=True in Python"
 """How a training that was begun before goes on."""
+RUN_OPTION = "--run DIR, or run=DIR"
+"""How a training gets another folder."""
 
 
 class InputError(Exception):

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from speechctc.audio import label_files, sound_file
+from speechctc.audio.addresses import why_lost
 from speechctc.audio.eaf import ENDING as EAF
 from speechctc.audio.eaf import find_media, read_eaf
 from speechctc.audio.folders import OF_MANY, TIMED, files_below
@@ -88,7 +89,8 @@ def in_table(table: Path, recordings: Sequence[Recording] | None, choice: Transc
             what = f"{len(own)} rows that fit it" if own else "no row of its name among the ids and recordings"
             where = "write its folder before its name in the column audio, or in the column speaker"
             fix = where if own else "add one"
-            tasks.append(Task(recording, InputError(f"{recording.path}: {table} has {what}", fix)))
+            lost = why_lost(recording.path)
+            tasks.append(Task(recording, lost or InputError(f"{recording.path}: {table} has {what}", fix)))
             continue
         for row in own:
             name = recording.name if len(own) == 1 else recording.name.with_name(_of(recording.name.name, row.channel))
@@ -365,6 +367,13 @@ def _of_praat(transcript: TranscriptOrError) -> TranscriptOrError:
     return transcript._replace(labels=tuple(from_praat(transcript.labels)), phrases=phrases)
 
 
+def _read_given(file: Path, choice: TranscriptOptions, recording: Recording) -> TranscriptOrError:
+    """Read a recording's labels from a file of several; an error where it could not be fetched."""
+    if (lost := why_lost(recording.path)) is not None:
+        return lost
+    return attempt(lambda each: read_transcript(file, each.path, choice, each.called), recording)
+
+
 def _known(
     recordings: Sequence[Recording],
     phones: str | None,
@@ -376,8 +385,8 @@ def _known(
         return [Transcript(tuple(phones.split()))]
     if given is not None and not given.is_dir():
         if len(recordings) > 1:
-            return [attempt(lambda each: read_transcript(given, each.path, choice), each) for each in recordings]
-        return [read_transcript(given, recordings[0].path, choice)]
+            return [_read_given(given, choice, each) for each in recordings]
+        return [read_transcript(given, recordings[0].path, choice, recordings[0].called)]
     left: dict[str, None] = {}
 
     def is_result(file: Path) -> bool:

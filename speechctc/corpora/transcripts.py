@@ -108,7 +108,7 @@ class TranscriptOptions(NamedTuple):
     limits: bool | None = None
 
 
-def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> Transcript:
+def read_transcript(file: Path, recording: Path, choice: TranscriptOptions, called: Path | None = None) -> Transcript:
     """Read the phones or words of a recording from a file, whose format is told by its ending.
 
     Parameters
@@ -119,6 +119,8 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
     recording : Path
         Of a file of ELAN that links to several, the one that the times are of.
     choice : TranscriptOptions
+    called : Path, optional
+        The recording as a file of labels of several names it, if that is not as its path.
 
     Raises
     ------
@@ -134,7 +136,7 @@ def read_transcript(file: Path, recording: Path, choice: TranscriptOptions) -> T
         return _of_intervals(file, read_phn(file), choice.limits, ending[1:].upper())
     if label_files.is_label_file(file):
         about = attempt(sound_file.info, recording)
-        found = label_files.read_label_file(file, recording, None if isinstance(about, InputError) else about)
+        found = label_files.read_label_file(file, called or recording, None if isinstance(about, InputError) else about)
         if found is not None:
             return _noted_first(_of_intervals(file, found.entries, choice.limits, file.name), found.note)
     text, note = read_text(file)
@@ -284,7 +286,7 @@ def _read_each(
             read.append(why_lost(recording.path) or InputError(f"{recording.path}: {what}", fix))
             continue
         try:
-            transcript = read_transcript(file, recording.path, choice)
+            transcript = read_transcript(file, recording.path, choice, recording.called)
         except NoTierError as error:
             fix = f"write its {choice.labels} into {file.with_suffix('.txt').name}, or {error.fix}"
             read.append(error if choice.tier else InputError(error.what, fix))

@@ -170,46 +170,46 @@ def graph_viterbi(
         Called with a number of frames when these are done in one of the two passes.
     """
     band = band or Band.full(frames, graph.states)
-    block = max(block_bytes // max(band.width, 1), 1)
+    width = band.width
+    block = max(block_bytes // max(width, 1), 1)
     scores, entered = _before(graph, band)
     kept: list[tuple[int, Scores]] = []
     report = advance or (lambda frames: None)
     for start in range(0, frames, block):
         stop = min(start + block, frames)
-        inside = slice(band.low[start - 1], band.high[start - 1]) if start else slice(None)
-        kept.append((start, scores[inside].copy()))
+        kept.append((start, scores))
         if stop < frames:
             scores = _forward(graph, emissions(start, stop), start, band, scores, None)
         report(stop - start)
     states = np.full(frames, -1, np.int32)
-    jumps: list[tuple[int, int]] = []
+    jumps: list[NDArray[np.int64]] = []
     state, score, stop = graph.states - 1, float(scores[-1]), frames
     while kept:
         start, saved = kept.pop()
-        steps = np.zeros((stop - start, band.width), np.uint8)
-        ends = _forward(graph, emissions(start, stop), start, band, _unslice(saved, graph, band, start), steps)
+        steps = np.zeros((stop - start, width), np.uint8)
+        ends = _forward(graph, emissions(start, stop), start, band, saved, steps)
         if stop == frames:
-            score = float(ends[-1])
+            score = float(ends[-1]) if band.high[-1] == graph.states else -np.inf
             if score == -np.inf:
                 return GraphPath(states, score, np.zeros((0, 2), np.int64))
         found, state = _compiled()[1](graph, steps, start, band.low, state, states[start:stop])
-        jumps += [(int(frame), int(arc)) for frame, arc in found]
+        jumps.append(found.copy())  # a view would keep what was made for more
         report(stop - start)
         stop = start
         del steps  # before the next are made
     while state:  # the nodes before the first frame
         arc = int(graph.first[state]) + int(entered[state]) - 1
-        jumps.append((-1, arc))
+        jumps.append(np.array([[-1, arc]]))
         state = int(graph.source[arc])
-    return GraphPath(states, score, np.array(jumps[::-1], np.int64).reshape(-1, 2))
+    return GraphPath(states, score, np.concatenate([np.zeros((0, 2), np.int64), *jumps])[::-1])
 
 
 def _before(graph: StateGraph, band: Band) -> tuple[Scores, NDArray[np.uint8]]:
-    """Return the scores before the first frame, and the steps back of the nodes."""
-    scores = np.full(graph.states, -np.inf)
-    scores[0] = 0.0
-    steps = np.zeros(graph.states, np.uint8)
+    """Return the scores before the first frame, of the states in its band and before, and the steps back of nodes."""
     high = int(band.high[0]) if len(band.high) else graph.states
+    scores = np.full(high, -np.inf)
+    scores[0] = 0.0
+    steps = np.zeros(high, np.uint8)
     for state in np.flatnonzero(graph.column[:high] == NODE).tolist():
         for step, arc in enumerate(range(graph.first[state], graph.first[state + 1]), start=1):
             score = scores[graph.source[arc]] + graph.weight[arc]
@@ -218,20 +218,30 @@ def _before(graph: StateGraph, band: Band) -> tuple[Scores, NDArray[np.uint8]]:
     return scores, steps
 
 
-def _unslice(saved: Scores, graph: StateGraph, band: Band, start: int) -> Scores:
-    """Return the scores of all states, given those inside the band of the frame before a block."""
-    scores = np.full(graph.states, -np.inf)
-    low = int(band.low[start - 1]) if start else 0
-    scores[low : low + len(saved)] = saved
-    return scores
-
-
 def _forward(
     graph: StateGraph, rows: Rows, start: int, band: Band, scores: Scores, steps: NDArray[np.uint8] | None
 ) -> Scores:
-    """Return the scores after a block of frames; fill `steps`, shape (n, band.width), unless it is None."""
+    """Return the scores after a block of frames, given those before it, both inside the band of their frame.
+
+    Fill `steps`, shape (n, band.width), unless it is None. Only the states of the block are looked at: of hours, all
+    would be many.
+    """
     steps = np.zeros((0, 0), np.uint8) if steps is None else steps
-    return _compiled()[0](graph, np.ascontiguousarray(rows), start, band, scores, steps)
+    last = start + len(rows) - 1
+    low, high = int(band.low[start - 1]) if start else 0, int(band.high[last])
+    before = np.full(high - low + 1, -np.inf)  # the last one stands for all states that are not in the block
+    before[: len(scores)] = scores
+    part = _part(graph, low, high)
+    ends = _compiled()[0](part, np.ascontiguousarray(rows), start, band, before, steps, low)
+    return ends[band.low[last] - low : high - low].copy()
+
+
+def _part(graph: StateGraph, low: int, high: int) -> StateGraph:
+    """Return the states `low` to ``high - 1``, numbered from 0; arcs from others come from one after these."""
+    arcs = slice(graph.first[low], graph.first[high])
+    source = graph.source[arcs] - np.int32(low)
+    source[(source < 0) | (source > high - low)] = high - low
+    return StateGraph(graph.column[low:high], graph.first[low : high + 1] - arcs.start, source, graph.weight[arcs])
 
 
 @cache
@@ -239,17 +249,15 @@ def _compiled() -> tuple[Callable[..., Scores], Callable[..., tuple[NDArray[np.i
     return with_cache(numba.njit, _sweep, nogil=True), with_cache(numba.njit, _trace, nogil=True)
 
 
-def _sweep(graph, rows, start, band, scores, steps):  # type: ignore[no-untyped-def]
-    """Advance the scores by the frames of a block."""
+def _sweep(graph, rows, start, band, before, steps, from_):  # type: ignore[no-untyped-def]
+    """Advance the scores by the frames of a block; the graph's first state is `from_` of the band."""
     column, first, source, weight = graph
     low, high = band
-    states = len(column)
-    before = scores.copy()
-    now = np.full(states, -np.inf)
+    now = np.full(len(before), -np.inf)
     for i in range(len(rows)):
         t = start + i
-        begin, end = low[t], high[t]
-        for s in range(low[t - 2] if t > 1 else 0, begin):  # left from two frames ago, and outside the band now
+        begin, end = low[t] - from_, high[t] - from_
+        for s in range(max(low[t - 2] - from_, 0) if t > 1 else 0, begin):  # left two frames ago, and outside now
             now[s] = -np.inf
         for s in range(begin, end):
             c = column[s]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from speechctc.core.errors import InputError, first_few
 from speechctc.inference.hearing import PART, PhoneMapping, begins
 from speechctc.inference.placement import Posteriors, Visits
-from speechctc.inference.result import Misfit, Recognition, Variant, Word, misfits_text
+from speechctc.inference.result import Misfit, Recognition, Variant, Word, Words, misfits_text
 from speechctc.inference.segmenter import (
     BEYOND,
     MIN_DURATION,
@@ -53,7 +53,7 @@ class Aligned(NamedTuple):
     """The phones, words and misfits of an alignment, in the order of time."""
 
     segments: Sequence[Segment]
-    words: tuple[Word, ...]
+    words: Sequence[Word]
     misfits: tuple[Misfit, ...]
 
 
@@ -172,13 +172,15 @@ class Aligner:
             if self.options.find_misfits:  # of what is left out, all would seem to fit
                 notes, is_unfit = self._fit_of_all(name, length, items, posteriors, times)
         segments, words, misfits = aligned
+        score, touched = placed.score / max(len(segments), 1), placed.touched
+        del placed, aligned  # of hours they are large beside those of the next path
         if all(unit.pronunciations == ((unit.text,),) for unit in units):
             words = ()  # they would repeat the phones
-        if placed.touched is not None:
-            where = f"from {clock.seconds(placed.touched):.0f} s on"
+        if touched is not None:
+            where = f"from {clock.seconds(touched):.0f} s on"
             edge = "it is at the edge of what was looked at: cut the recording"
             notes.append(f"{name}: the alignment may be wrong {where}; {edge}")
-        score, doubt = placed.score / max(len(segments), 1), ""
+        doubt = ""
         if self.options.say_misfits and not is_unfit:
             around = self._placed(name, length, items, posteriors, True)
             doubt = misfits_text(self._in_time(around, posteriors, units, times, None).misfits)
@@ -298,7 +300,7 @@ class Aligner:
         segments = Segments(lasting(spoken, MIN_DURATION, span[0], seconds))
         words = _words(segments, placed, units, spans, self.inventory)
         misfits = _misfits(segments, placed, units, spans, seconds)
-        return Aligned(segments, tuple(words), tuple(misfits))
+        return Aligned(segments, words, tuple(misfits))
 
     def _refined(self, refiner: Refiner, segments: Sequence[Segment], span: Span) -> Segments:
         """Return segments that are refined as phones of the model, and keep their labels."""
@@ -373,7 +375,7 @@ def _judged(
         if score is not None:
             inside.setdefault(visit.unit, []).append(score.score)
     means = {unit: fmean(found) for unit, found in inside.items()}
-    words = tuple(each._replace(score=means.get(each.number)) for each in aligned.words)
+    words = Words(each._replace(score=means.get(each.number)) for each in aligned.words)
     return Aligned(segments, words, aligned.misfits)
 
 
@@ -394,28 +396,28 @@ def _moved(part: Recognition, start: float, end: float, number: int) -> Recognit
         for each in part.segments
     )
     words = (moved(each, number=each.number + number if each.number >= 0 else -1) for each in part.words)
-    return replace(part, segments=Segments(segments), words=tuple(words), misfits=tuple(map(moved, part.misfits)))
+    return replace(part, segments=Segments(segments), words=Words(words), misfits=tuple(map(moved, part.misfits)))
 
 
 def _joined(name: str, seconds: float, parts: Sequence[Recognition], note: str) -> Recognition:
     """Return the parts of a recording as one result; the score is the mean over phones."""
     segments = Segments(each for part in parts for each in part.segments)
     score = sum((part.log_probability or 0.0) * len(part.segments) for part in parts) / max(len(segments), 1)
-    words = tuple(each for part in parts for each in part.words)
+    words = Words(each for part in parts for each in part.words)
     misfits = tuple(each for part in parts for each in part.misfits)
     is_unfit = 2 * sum(len(part.segments) for part in parts if part.is_unfit) > len(segments)
     doubt = "; ".join(f"{part.file.removeprefix(f'{name}, ')}: {part.doubt}" for part in parts if part.doubt)
     return Recognition(name, seconds, segments, score, words, misfits, note, is_unfit, doubt=doubt)
 
 
-def _with_heard(placed: Placement, posteriors: Posteriors) -> tuple[NDArray[np.int64], list[int]]:
+def _with_heard(placed: Placement, posteriors: Posteriors) -> tuple[NDArray[np.int16], list[int]]:
     """Return the class of each frame, also of the phones that are heard in stretches, and the stretch of each phone.
 
     Boundaries beside a stretch can then be refined as those between two phones. `SPOKEN`: a phone of the transcript.
     """
-    classes, where = placed.classes.copy(), np.full(len(placed.classes), SPOKEN)
+    classes, where = placed.classes.copy(), np.full(len(placed.classes), SPOKEN, np.int32)
     for number, (first, end, _) in enumerate(placed.stretches):
-        found = posteriors.greedy[first:end].astype(np.int64)
+        found = posteriors.greedy[first:end].copy()
         near = min(GOES_ON, end - first)
         sides = (first - 1, posteriors.read(first, first + near)), (end, posteriors.read(end - near, end)[::-1])
         for (beside, rows), run in zip(sides, (found, found[::-1]), strict=True):
@@ -449,9 +451,9 @@ def _keep_outside(segments: Segments, placed: Placement, spans: Sequence[Span]) 
 
 def _words(
     segments: Sequence[Segment], placed: Placement, units: Sequence[Unit], spans: Sequence[Span], inventory: Inventory
-) -> list[Word]:
+) -> Words:
     """Return the words, and the stretches that the transcript leaves open."""
-    words = []
+    words = Words()
     pairs = ((visit, segment) for visit, segment in zip(placed.visits, segments, strict=True) if visit.unit >= 0)
     for unit, group in groupby(pairs, key=lambda pair: pair[0].unit):
         inside = list(group)
@@ -459,9 +461,9 @@ def _words(
         variant = _variant(units[unit], [int(placed.classes[visit.first]) for visit, _ in inside], inventory)
         times = inside[0][1].start, inside[-1][1].end
         words.append(Word(units[unit].text, *times, score, unit, variant=variant))
-    wanted = (span for stretch, span in zip(placed.stretches, spans, strict=True) if stretch.wanted)
-    words += [Word(ANY, *span, 0.0, -1) for span in wanted]
-    return sorted(words, key=lambda word: (word.start, word.end))
+    wanted = [span for stretch, span in zip(placed.stretches, spans, strict=True) if stretch.wanted]
+    words.extend(Word(ANY, *span, 0.0, -1) for span in wanted)
+    return Words(sorted(words, key=lambda word: (word.start, word.end))) if wanted else words
 
 
 def _variant(unit: Unit, classes: Sequence[int], inventory: Inventory) -> Variant | None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from speechctc.core.devices import give_back_memory
 from speechctc.core.errors import InputError
 from speechctc.core.packed import Packed
 from speechctc.ctc.graph import Band, GraphPath, graph_viterbi
@@ -96,7 +97,7 @@ class Placement:
     ----------
     score : float
         Log probability of the path, costs of misfits included; -inf if the transcript does not fit into the recording.
-    classes : ndarray, shape = (n_frames,), int64
+    classes : ndarray, shape = (n_frames,), int16
         The class of each frame; the blank in stretches without phones of the transcript.
     visits : Visits
     stretches : tuple of Stretch
@@ -109,7 +110,7 @@ class Placement:
     """
 
     score: float
-    classes: NDArray[np.int64]
+    classes: NDArray[np.int16]
     visits: Visits
     stretches: tuple[Stretch, ...]
     missing: tuple[tuple[int, int], ...]
@@ -191,6 +192,7 @@ def _place(
     if band.cells <= EXACT_CELLS:
         path = graph_viterbi(compiled.graph, emissions, frames, band, advance=_advance(watch, frames))
         return _placement(compiled, posteriors, path, np.zeros(0, np.int64), True)
+    give_back_memory()  # of transcripts and paths before, in whose holes the arrays of this one do not fit
     wider = np.ones(frames, np.int32)  # how many times as far as at first the band reaches, by frame
     while True:
         band = anchored_band(compiled, posteriors, wider)
@@ -231,12 +233,12 @@ def _placement(
 ) -> Placement:
     """Return what a path says."""
     if path.score == -np.inf:
-        return Placement(path.score, np.zeros(0, np.int64), Visits(), (), (), None, is_exact)
+        return Placement(path.score, np.zeros(0, np.int16), Visits(), (), (), None, is_exact)
     kinds, columns = compiled.kind[path.states], compiled.graph.column[path.states]
     is_inside = columns == posteriors.classes + 1
     columns[is_inside] = BLANK
     spoken = (kinds == Kind.phone) | (kinds == Kind.silence)
-    classes = np.where(spoken, columns, BLANK).astype(np.int64)
+    classes = np.where(spoken, columns, BLANK).astype(np.int16)
     missing = [(int(frame), int(unit)) for frame, arc in path.jumps if (unit := compiled.left_out[arc]) >= 0]
     return Placement(
         path.score + INSIDE * np.count_nonzero(is_inside),

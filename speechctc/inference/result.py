@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from speechctc.audio.annotations import Interval, textgrid_text
 from speechctc.audio.conditions import Conditions
 from speechctc.core import files
 from speechctc.core.errors import InputError, optional, plural
+from speechctc.core.packed import Packed
 from speechctc.inference.segmenter import Segment, Segments, lasting
 from speechctc.phones.inventory import SILENCES
 from speechctc.phones.marks import is_tone
@@ -88,6 +90,34 @@ class Word(NamedTuple):
         return self._replace(variant=self.variant._replace(phones=phones))
 
 
+class Words(Packed[Word]):
+    """Words in little memory."""
+
+    form = "=i3did"
+
+    def __init__(self, items: Iterable[Word] = ()) -> None:
+        self._texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._variants: dict[int, Variant] = {}  # of words with several pronunciations
+        super().__init__(items)
+
+    def pack(self, place: int, item: Word) -> tuple[float, ...]:
+        """Return the numbers of a word."""
+        number = self._numbers.setdefault(item.word, len(self._texts))
+        if number == len(self._texts):
+            self._texts.append(item.word)
+        self._variants.pop(place, None)
+        if item.variant:
+            self._variants[place] = item.variant
+        return number, *item[1:5], math.nan if item.score is None else item.score
+
+    def unpack(self, place: int, numbers: tuple[Any, ...]) -> Word:
+        """Return a word."""
+        text, start, end, ratio, number, score = numbers
+        known = None if math.isnan(score) else score
+        return Word(self._texts[text], start, end, ratio, number, known, self._variants.get(place))
+
+
 class Misfit(NamedTuple):
     """A stretch where recording and transcript do not fit.
 
@@ -141,7 +171,7 @@ class Recognition:
         The phones in order, without overlap.
     log_probability : float, optional
         Of an alignment: the log probability of its path, divided by the number of phones.
-    words : tuple of Word
+    words : sequence of Word
         Of an alignment of words: the words in order.
     misfits : tuple of Misfit
         Of an alignment: where recording and transcript do not fit, if that was looked for.
@@ -171,7 +201,7 @@ class Recognition:
     seconds: float
     segments: Sequence[Segment]
     log_probability: float | None = None
-    words: tuple[Word, ...] = ()
+    words: Sequence[Word] = ()
     misfits: tuple[Misfit, ...] = ()
     note: str = ""
     is_unfit: bool = False
@@ -261,7 +291,7 @@ class Recognition:
     def renamed(self, symbols: Mapping[str, str]) -> Recognition:
         """Return the result with phones written as other symbols; those without one stay as they are."""
         segments = Segments(each.renamed(symbols) for each in self.segments)
-        return replace(self, segments=segments, words=tuple(each.renamed(symbols) for each in self.words))
+        return replace(self, segments=segments, words=Words(each.renamed(symbols) for each in self.words))
 
     def tiers(self, tones: bool = True) -> dict[str, list[Interval]]:
         """Return the tiers of annotation files: words, phones, and those with a value for each phone.

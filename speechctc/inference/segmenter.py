@@ -389,7 +389,7 @@ class Segmenter:
         # log posteriors of the blank frames since the spike; of many frames, the first and the last
         self._gap: Rows = np.zeros((0, len(inventory.phones) + 1), np.float32)
 
-    def push(self, log_probs: Rows, path: NDArray[np.int64] | None = None) -> Iterator[Segment]:
+    def push(self, log_probs: Rows, path: NDArray[np.signedinteger] | None = None) -> Iterator[Segment]:
         """Yield the phones that the next frames complete.
 
         Parameters

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -102,11 +103,9 @@ def parse_words(text: str, read: Callable[[str], Sequence[Unit]]) -> Items:
         As `parse_phones`, or `read`.
     """
     tokens: list[str] = []
-    for token in (part for word in text.split() for part in _split(word)):
-        if tokens and not _is_sign(token) and not _is_sign(tokens[-1]):
-            tokens[-1] += " " + token  # a whole piece is read at once: a word may depend on the next
-        else:
-            tokens.append(token)
+    for are_signs, part in groupby((part for word in text.split() for part in _split(word)), key=_is_sign):
+        words = list(part)
+        tokens += words if are_signs else [" ".join(words)]  # read at once: a word may depend on the next
     return _parse(tokens, (), lambda piece: tuple(read(piece)))
 
 

@@ -42,7 +42,7 @@ def inside(
     if place and not place.is_dir():
         if len(recordings) > 1:
             raise InputError(f"{place} is of one recording, and {len(recordings)} are named", "name a folder")
-        found: Sequence[TranscriptOrError] = [read_transcript(place, recordings[0].path, choice)]
+        found: Sequence[TranscriptOrError] = [read_transcript(place, recordings[0].path, choice, recordings[0].called)]
     else:
         found = read_in(place, recordings, choice) if place else read_sidecars(recordings, choice)
     notes = [(each.file or Path(), each.note) for each in found if isinstance(each, Transcript) and each.note]

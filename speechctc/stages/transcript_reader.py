@@ -330,7 +330,9 @@ class TranscriptReader:
             if not (pronouncer.has_dictionary or pronouncer.language):
                 fix = "give --language, or IPA between slashes (/kata/)"
             raise InputError(f"no pronunciation for {named}", fix)
-        return [Unit(word.text, word.pronunciations[:most]) for word in words]
+        units = (Unit(word.text, word.pronunciations[:most]) for word in words)
+        once = dict[Unit, Unit]()  # of hours, a unit for each word would be large
+        return [once.setdefault(unit, unit) for unit in units]
 
     def notes(self) -> list[str]:
         """Return what is to be said of how the transcripts were read, when all are."""

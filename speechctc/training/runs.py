@@ -27,7 +27,7 @@ from speechctc.config.schema import Config
 from speechctc.config.section import with_defaults
 from speechctc.core import files, links
 from speechctc.core.devices import total_memory
-from speechctc.core.errors import RESUME, InputError, first_few
+from speechctc.core.errors import RESUME, RUN_OPTION, InputError, first_few
 from speechctc.core.files import try_lock
 from speechctc.core.latest_run import LATEST, latest_run, point_latest
 from speechctc.model.checkpoint import installed, provenance
@@ -126,7 +126,7 @@ class Run:
         note = ""
         if self.folder.exists() and any(path.name != LOCK for path in self.folder.iterdir()):
             if not resume:
-                fix = f"go on with it ({RESUME}), or name another with run=DIR"
+                fix = f"go on with it ({RESUME}), or name another with {RUN_OPTION}"
                 raise InputError(f"{self.folder}: this run's folder exists already", fix)
             if self.config.exists():
                 note = self._check_same(config, self._stored_config())
@@ -143,7 +143,7 @@ class Run:
         left = "best/ is" if is_there else "there is only a log of epochs"
         fix = f"; train.init_from={self.best} begins with its weights" if is_there else ""
         what = f"{self.folder}: last/, from which training goes on, is not there; {left}"
-        raise InputError(what, f"restore it, or name another folder with run=DIR{fix}")
+        raise InputError(what, f"restore it, or name another folder with {RUN_OPTION}{fix}")
 
     def begin(self, config: Config, record: dict[str, Any], marks: Mapping[str, Marks]) -> None:
         """Write the config and the run's record, and point ``runs/latest`` to the folder.
@@ -228,7 +228,7 @@ class Run:
         """
         if not self._is_in_place():
             what = f"{self.folder}: was moved or removed while it was trained, and nothing more is saved"
-            raise InputError(what, f"go on with it where it is now, by run=DIR ({RESUME})")
+            raise InputError(what, f"go on with it where it is now, by {RUN_OPTION} ({RESUME})")
 
     def _is_in_place(self) -> bool:
         if self._locked is None:
@@ -278,7 +278,7 @@ class Run:
         stored = read_yaml(self.config)
         if not isinstance(stored, dict):
             raise InputError(
-                f"{self.config}: not the config of a run", "restore it, or name another folder with run=DIR"
+                f"{self.config}: not the config of a run", f"restore it, or name another folder with {RUN_OPTION}"
             )
         return stored
 
@@ -312,7 +312,7 @@ class Run:
         if {*found.values()} == {"as before"}:
             told = "the phone set is another"
         what = f"{self.folder}: not the corpus that this run was begun with: {told if marks else 'what is not known'}"
-        weights = f"begin another run with run=DIR; train.init_from={self.best} begins with these weights"
+        weights = f"begin another run with {RUN_OPTION}; train.init_from={self.best} begins with these weights"
         raise InputError(what, f"{weights}. Or extract the corpus as it was, and go on")
 
     def _check_same(self, config: Config, stored: dict[str, Any]) -> str:
@@ -325,7 +325,7 @@ class Run:
             said = ", ".join(f"{key}={old.get(key)} (now {new.get(key)})" for key in changed[:5])
             same_net = not any(_is_of(key, ("model", "features", "train.init_from")) for key in changed)
             weights = f"; train.init_from={self.last} begins with these weights" if same_net else ""
-            fix = f"go on with the config it has, or name another folder with run=DIR{weights}"
+            fix = f"go on with the config it has, or name another folder with {RUN_OPTION}{weights}"
             raise InputError(f"{self.folder}: this run was begun with another config: {said}", fix)
         course = sorted(
             (key for key in differ if key in new and _is_of(key, REPORTED_KEYS)), key=lambda key: key[:5] != "train"

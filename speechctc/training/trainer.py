@@ -16,7 +16,7 @@ from torch import Tensor
 from speechctc.config.schema import Config, TrainConfig
 from speechctc.core import files
 from speechctc.core.devices import give_back_memory, is_out_of_memory, resident_memory
-from speechctc.core.errors import RESUME, InputError, first_few, plural
+from speechctc.core.errors import RESUME, RUN_OPTION, InputError, first_few, plural
 from speechctc.core.progress import Reporter
 from speechctc.lm.model import PhoneLM
 from speechctc.metrics.per import PER_MEANS
@@ -410,7 +410,8 @@ class Trainer:
     def _restore(self) -> None:
         checkpoint = load_checkpoint(self.run.last, with_state=True)
         if checkpoint.inventory != self.data.inventory:
-            raise InputError(f"{self.run.folder}: begun with another phone set", "name another folder with run=DIR")
+            what = f"{self.run.folder}: begun with another phone set"
+            raise InputError(what, f"name another folder with {RUN_OPTION}")
         try:
             self._load_state(checkpoint)
         except (LookupError, ValueError, TypeError, RuntimeError, ArithmeticError) as error:
@@ -419,7 +420,7 @@ class Trainer:
             reason = " ".join(str(error).split())[:200]
             raise InputError(
                 f"{self.run.last}: its training state is damaged ({reason})",
-                f"name another folder with run=DIR; train.init_from={self.run.best} begins with its weights",
+                f"name another folder with {RUN_OPTION}; train.init_from={self.run.best} begins with its weights",
             ) from None
         self._check_best()
 
@@ -436,7 +437,7 @@ class Trainer:
         try:
             load_checkpoint(best)
         except InputError as error:
-            fix = f"restore it, or begin another run with run=DIR: train.init_from={self.run.last} begins with the"
+            fix = f"restore it, or begin another run with {RUN_OPTION}: train.init_from={self.run.last} begins with the"
             raise InputError(f"{error.what}; it had the best epoch so far", f"{fix} last weights") from None
 
     def _load_state(self, checkpoint: Checkpoint) -> None:
@@ -489,7 +490,7 @@ class Trainer:
 
 
 ANOTHER_RUN = (
-    "begin another run (run=DIR) with a lower train.lr; train.init_from=RUN/last lets it begin with the last good"
+    f"begin another run ({RUN_OPTION}) with a lower train.lr; train.init_from=RUN/last lets it begin with the last good"
     " weights of this one, if they were saved"
 )
 """A run keeps its learning rate, so that going on with it cannot have a lower one."""

@@ -211,7 +211,7 @@ def test_a_store_is_read_as_files_are_and_named_by_its_addresses(speechctc: Comm
     names = [f"memory://store/{name}.wav" for name in SONGS]
     Path("list.txt").write_text("\n".join([*names, "memory://store/gone.wav"]))
     done = speechctc("decode", "--recordings", "list.txt", "--format", "json", "--manifest", "run.jsonl")
-    assert done.status == 1 and "memory://store/gone.wav: cannot be read: no such file; check" in done.err
+    assert done.status == 1 and done.err.count("memory://store/gone.wav: cannot be read: no such file; check") == 1
     assert {each["file"]: each["phones"] for each in json.loads(done.out)} == dict(
         zip(names, SONGS.values(), strict=True)
     )
@@ -282,6 +282,20 @@ def test_a_file_has_the_name_that_its_address_stands_for(speechctc: Command, tal
         result = json.loads(Path(f"of {name}/{stem}.json").read_text())
         assert result["phones"] == (SONGS["b/1"] if stem == "both " else SONGS["a/2"]) and result["file"] == address
     assert "cannot be read" in one_line_error(speechctc("decode", f"file://{talks}/a%00.wav"))
+    said = one_line_error(speechctc("decode", f"file://localhost{talks}/none.wav"))
+    assert f"file://{talks}/none.wav: cannot be read: No such file or directory; check" in said
+
+
+def test_labels_of_several_recordings_are_found_by_the_names_of_their_addresses(
+    speechctc: Command, talks: Path
+) -> None:
+    pytest.importorskip("fsspec")
+    addresses = [f"file://localhost{talks}/{name}.wav" for name in ("a/2", "b/1")]
+    Path("list.txt").write_text("\n".join([*addresses, f"file://{talks}/none.wav"]))
+    Path("phones.ctm").write_text(f"2 1 0 0.1 {SONGS['a/2'][0]}\n1 1 0 0.1 {SONGS['b/1'][0]}\n")
+    done = speechctc("align", "--recordings", "list.txt", "--transcripts", "phones.ctm", "--format", "json")
+    assert [each["phones"] for each in json.loads(done.out)] == [SONGS["a/2"][:1], SONGS["b/1"][:1]]
+    assert done.status == 1 and "none.wav: cannot be read" in done.err
 
 
 def test_a_recording_is_read_again_only_if_it_changed(talks: Path) -> None:

@@ -362,6 +362,26 @@ def fails_at_2(item: int) -> int | InputError:
     return InputError("no sound", "record it again") if item == 2 else item
 
 
+class Last:
+    """What is shared by the last thing that a scheduler does: it ends while this is sent."""
+
+    def __init__(self, machines: Machines) -> None:
+        self.machines = machines
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.machines.run(self.machines.scheduler.close())
+        return int, ()
+
+
+def test_a_scheduler_that_goes_while_a_worker_is_sent_what_is_shared_ends_the_run(machines: Machines) -> None:
+    machines.start("one")
+    with (
+        pytest.raises(WorkerEnded),
+        on_cluster(machines.address, plus, range(2), shared=Last(machines)) as results,
+    ):
+        list(results)
+
+
 def test_a_workers_metrics_have_seconds_errors_and_what_waits(machines: Machines) -> None:
     """They are those that Dask serves at /metrics of a worker; here, of this process."""
     client = pytest.importorskip("prometheus_client")

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -112,6 +113,30 @@ def test_in_a_band_the_path_is_the_best_inside_of_it() -> None:
     by_state = np.where((states[None] < narrow.high[:, None]), wide[:, np.maximum(graph.column, 0)], -np.inf)
     alone = graph._replace(column=np.where(graph.column == NODE, NODE, states).astype(np.int32))
     assert run(alone, by_state.astype(np.float32)).score == pytest.approx(forced.score)
+
+
+def peak(labels: list[int], block_bytes: int) -> int:
+    """Return the most memory that a path through a narrow band takes, four frames a label."""
+    graph, frames = linear(labels), 4 * len(labels)
+    middle = np.arange(frames) // 2
+    high = np.minimum(middle + 12, graph.states).astype(np.int32)
+    band = Band(np.maximum(middle - 8, 0).astype(np.int32), high)
+    rng = np.random.default_rng(0)
+    tracemalloc.start()
+    try:
+        path = graph_viterbi(graph, lambda a, b: rng.normal(size=(b - a, 5)).astype("f"), frames, band, block_bytes)
+        assert path.score > -math.inf
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_path_takes_little_more_than_its_states_and_jumps() -> None:
+    """A number of 4 bytes a frame; nothing of 8 bytes for each state of the graph."""
+    labels = np.random.default_rng(0).integers(1, 5, size=20_000).tolist()
+    peak(labels[:100], 8_000)  # compiled
+    more = peak(labels, 8_000) - peak(labels[:5_000], 8_000)
+    assert more < 15_000 * (4 * 4 + 8), f"{more:,} bytes"
 
 
 def test_what_is_no_graph_is_refused_and_what_just_is_one_is_not() -> None:

@@ -75,6 +75,16 @@ def test_a_dictionary_in_narrow_ipa_is_heard_as_the_nearest(tmp_path: Path, keep
     assert not reader.hearing or (reader.hearing.knows(phones) and "kʰ as k" in reader.hearing.note())
 
 
+def test_the_same_words_of_a_transcript_are_held_once(tmp_path: Path) -> None:
+    (tmp_path / "own.dict").write_text("ka\tk a\nta\tt a\n", encoding="utf-8")
+    reader = TranscriptReader(named_inventory("cmu39"), ReadingOptions("words", tmp_path / "own.dict", "en-us"))
+    path = tmp_path / "a.wav"
+    job = reader.read(Task(Recording(path, path), Transcript(("ka", "ta", "ka"))))
+    assert not isinstance(job.phrases, InputError)
+    first, other, again = job.phrases[0].items
+    assert first is again and first != other
+
+
 def test_a_diphthong_is_heard_as_its_vowels_and_is_one_phone_again(tiny_model: Path, tmp_path: Path) -> None:
     names = {"low": "h", "mid": "a", "high": "ʊ", "top": "s"}
     model = open_model(renamed(tiny_model, tmp_path / "model", names), Recogniser, ModelChoice("cpu"))

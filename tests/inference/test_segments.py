@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from speechctc.config.schema import FeatureConfig, ModelConfig
 from speechctc.core.errors import InputError
+from speechctc.inference.result import Variant, Word, Words
 from speechctc.inference.segmenter import (
     EDGE,
     REACH,
@@ -224,6 +225,31 @@ def test_phones_in_little_memory_are_what_was_put_in() -> None:
         for place in range(-count, count):
             some[place] = packed[place] = items[(place - 1) % len(items)]
             assert packed == some
+
+
+def test_words_in_little_memory_are_what_was_put_in() -> None:
+    items = [
+        Word("so", 0.1, 0.3, -0.5, 0),
+        Word("", 0.3, np.inf, -1e300, 2**31 - 1, 0.25, Variant("s o", 1, 2)),
+        Word("so", 0.5, 0.5, 0.0, -1, 0.0),
+    ]
+    for count in range(len(items) + 1):
+        packed, some = Words(items[:count]), items[:count]
+        assert packed == some and pickle.loads(pickle.dumps(packed)) == packed and hash(packed) == hash(tuple(some))
+        assert packed[1:] == tuple(some[1:]) and bool(packed) == bool(some)
+        for place in range(count):
+            some[place] = packed[place] = items[place - 1]
+            assert packed == some
+
+
+def test_a_word_takes_some_hundred_bytes() -> None:
+    """As tuples of Python's numbers they take 230."""
+    numbers = np.random.default_rng(0).random((10_000, 3)).tolist()
+    tracemalloc.start()
+    packed = Words(Word("so", start, end, ratio, 1000 + k) for k, (start, end, ratio) in enumerate(numbers))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(packed) == 10_000 and held < 100 * len(packed)
 
 
 def test_a_phone_takes_some_hundred_bytes() -> None:

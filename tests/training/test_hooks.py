@@ -283,5 +283,5 @@ def test_an_epoch_is_one_and_what_goes_on_is_said_for_both_ways(extracted: Path,
     assert (
         "r: on_epoch ended it after 1 whole epoch of 2; to go on: --resume, or resume=True in Python" in recorder.said
     )
-    with pytest.raises(InputError, match=r"go on with it \(--resume, or resume=True in Python\), or name .* run=DIR"):
+    with pytest.raises(InputError, match=r"go on with it \(--resume, or resume=True in Python\), or name .* --run DIR"):
         speechctc.train(extracted, "run=r", reporter=Recorder())
