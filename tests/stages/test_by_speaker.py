@@ -268,6 +268,12 @@ def test_the_page_of_a_class_is_sorted_by_a_learner_and_printed_whole(of_class: 
         driver.get((of_class / "learner05.html").as_uri())
         seen = "return [...document.querySelectorAll('.practise button')].map((each) => each.innerText)"
         assert {*driver.execute_script(seen)} == {"w"}, "without what means to play"
+        driver.execute_script(
+            "document.body.insertAdjacentHTML('beforeend', '<details><p id=closed>rare</p></details>')"
+        )
+        assert driver.execute_script(
+            "return document.querySelector('#closed').checkVisibility({contentVisibilityAuto: true})"
+        )
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
         see_learner(driver, of_class)
 

@@ -374,7 +374,11 @@ VERDICTS = [
         "The old model stayed in use",
         ("the new one had 11.1 % wrong, the old one 4.4 %", "correct more recordings"),
     ),
-    (BETTER, "The new model came into use", ("same 2 recordings, 45 phones", "recognise drafts again")),
+    (
+        BETTER,
+        "The new model came into use",
+        ("If equal, the new", "same 2 recordings, 45 phones", "recognise drafts again"),
+    ),
     (
         {"forgotten": ["ʃ"]},
         "The new model came into use. Whether it is better",

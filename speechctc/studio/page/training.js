@@ -92,7 +92,7 @@ function result({ state, before, after, forgotten }) {
   const isKept = after.per > before.per;
   const [now, old] = [after, before].map(({ per }) => `${per.toFixed(1)} %`);
   return [
-    `The ${isKept ? "old model stayed in" : "new model came into"} use: of the phones held out, the new one had ${now} wrong, the old one ${old} (PER).`,
+    `The ${isKept ? "old model stayed in" : "new model came into"} use: of the phones held out, the new one had ${now} wrong, the old one ${old} (PER).${after.per === before.per ? " If equal, the new one is taken." : ""}`,
     `Both recognised the same ${plural(after.recordings, "recording")}, ${plural(after.phones, "phone")}, which no training has seen${after.caution ? ": few, so others may tell otherwise" : ""}.${lost} Next: ` +
       (isKept ? "correct more recordings, and train again. The list Model has the new model, too." : "recognise drafts again, and correct those."),
   ];
