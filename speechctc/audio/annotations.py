@@ -164,9 +164,14 @@ def tiers_named(tiers: Sequence[Tier], name: str) -> list[Tier]:
     return exact or [tier for tier in tiers if tier_key(tier.name) == tier_key(name)]
 
 
-def _no_tier(tiers: Sequence[Tier], path: Path, name: str) -> InputError:
+class NoTierError(InputError):
+    """A file lacks the tier."""
+
+
+def _no_tier(tiers: Sequence[Tier], path: Path, name: str) -> NoTierError:
     there = f"only {', '.join(repr(tier.name) for tier in tiers)}" if tiers else "it has no tiers"
-    return InputError(f"{path}: no tier {name!r}, {there}", "name one of those" if tiers else f"add one in {_by(path)}")
+    fix = "name one of those" if tiers else f"add one in {_by(path)}"
+    return NoTierError(f"{path}: no tier {name!r}, {there}", fix)
 
 
 def in_order(tier: Tier, path: Path) -> Tier:

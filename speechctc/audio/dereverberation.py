@@ -37,7 +37,7 @@ AT_ONCE = 16  # bands that are worked on at a time: bounds the memory
 # lower one. Speech with a weaker hum lies between, and is helped as well.
 STEADY_DB, DRY_DB = 5.0, 12.0
 CHANGE_DB = 6.0  # the tenth of the frames that are loudest is so far above the tenth that is softest; noise is steady
-TAKEN = "reverberation or hum was taken off first"  # what a user is told
+TAKEN = "reverberation or hum was taken off a copy first"  # what a user is told
 SHORTEST = 2.0  # seconds; a shorter stretch is predicted from chance, and words said alone would suffer
 MEASURED, EVERY = (300.0, 3400.0), 8  # Hz; reverberation is measured in every eighth of these bands
 

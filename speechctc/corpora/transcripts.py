@@ -15,6 +15,7 @@ from speechctc.audio.annotations import (
     MAX_OVERLAP,
     PHN_RATE,
     Interval,
+    NoTierError,
     choose_tier,
     intervals_of,
     read_phn,
@@ -286,6 +287,10 @@ def _read_each(
             continue
         try:
             transcript = read_transcript(file, recording.path, choice, recording.called)
+        except NoTierError as error:
+            fix = f"write its {choice.labels} into {file.with_suffix('.txt').name}, or {error.fix}"
+            read.append(error if choice.tier else InputError(error.what, fix))
+            continue
         except InputError as error:
             read.append(error)
             continue

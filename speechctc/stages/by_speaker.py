@@ -79,7 +79,7 @@ FAIR = (
 )
 LEFT_OUT = (
     "The score of a sound does not count what was left out. By the model english, 17 to 31 of 100 last consonants of"
-    " words of three or more sounds seem left out in right speech, too; of those that were, some 80."
+    " words of three or more sounds seem left out in right speech, too; of 100 that were left out, some 80 do."
 )
 OF_CONTRASTS = (
     f"A sound counts as the other if its probability against that is below {MISTAKEN}. Of 100 right sounds 2 to 10"
@@ -190,7 +190,7 @@ class Sound(NamedTuple):
 
     def _instead(self, most: int | None) -> str:
         counts = Counter(each.instead for each in self.said if each.instead).most_common(most)
-        return ", ".join(f"{text} {count}" for text, count in counts)
+        return ", ".join(f"{text} ({count})" for text, count in counts)
 
     @property
     def not_told(self) -> str:

@@ -280,7 +280,7 @@ def test_pages_by_speaker_name_the_worst_sounds_and_what_changed(speechctc: Comm
     assert len(re.findall(r'phones a second">\d+\.\d</td></tr>', (here / "pages/index.html").read_text())) == 2
     assert re.findall('<strong class="phone">(.*?)<', page) == ["mid"]
     assert (
-        re.findall('<th scope="row">(.*?)<', page)[0] == "mid" and ">top 6<" in page and "Scores, from 0 to 1" in page
+        re.findall('<th scope="row">(.*?)<', page)[0] == "mid" and ">top (6)<" in page and "Scores, from 0 to 1" in page
     )
     listed = "".join(re.findall('<td class="listen">.*?</td>', page))
     assert listed.count('data-sound="data:audio/ogg') == 9 and re.search(
@@ -408,7 +408,7 @@ def test_folders_of_speakers_may_hold_recordings_of_the_same_names(speechctc: Co
     (here / "d.dict").write_text("HUM low mid high top low\n")
     assert speechctc("score-phones", "may/Ann/1.wav", "may/Bob/1.wav", *way, "--overwrite").status == 0
     page = (here / "pages/Ann.html").read_text()
-    assert "in 1 recording:" in page and re.search(r">nothing 1<.*→ <span class=.phone.>nothing<", page)
-    assert ",nothing 1" in (here / "pages/sounds.csv").read_text("utf-8-sig")
+    assert "in 1 recording:" in page and re.search(r">nothing \(1\)<.*→ <span class=.phone.>nothing<", page)
+    assert ",nothing (1)" in (here / "pages/sounds.csv").read_text("utf-8-sig")
     done = speechctc("score-phones", "may", *way[:-1], "now", "--before", "pages")
     assert done.status == 0 and "–</td>" in (here / "now/Ann.html").read_text(), done.err

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from speechctc.audio.annotations import Interval, Tier, long_text
+from speechctc.audio.recordings import Recording
 from speechctc.core.errors import InputError
-from speechctc.corpora.transcripts import Transcript, TranscriptOptions, read_transcript
+from speechctc.corpora.transcripts import Transcript, TranscriptOptions, read_sidecars, read_transcript
 
 
 def written(path: Path, *tiers: tuple[str, str]) -> Path:
@@ -65,6 +68,17 @@ def test_of_two_tiers_of_a_name_an_empty_one_is_passed_over(tmp_path: Path) -> N
     tiers = [Tier("words", False, []), Tier("words", False, [Interval(0, 1, "cat")])]
     (tmp_path / "a.TextGrid").write_text(long_text(1.0, tiers))
     assert read(tmp_path / "a.TextGrid", labels="words").labels == ("cat",)
+
+
+def test_phones_without_words_beside_a_recording_ask_for_a_text(tmp_path: Path) -> None:
+    """As beside a recording of the studio's microphone."""
+    written(tmp_path / "a b.TextGrid", ("phones", "k, a"), ("confidence", "0.9, 0.8"))
+    recordings = [Recording(tmp_path / "a b.wav", Path("a b.wav"))]
+    soundfile.write(recordings[0].path, np.zeros(4800), 16000)
+    (error,) = read_sidecars(recordings, TranscriptOptions(labels="words"))
+    assert isinstance(error, InputError) and error.fix == "write its words into a b.txt, or name one of those"
+    (error,) = read_sidecars(recordings, TranscriptOptions(tier="words", labels="words"))
+    assert isinstance(error, InputError) and error.fix == "name one of those"
 
 
 def test_json_of_a_recogniser_is_read_and_other_json_is_no_text(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,17 @@ def test_the_page_of_a_class_names_who_has_no_page_and_how_each_was_recorded(tmp
     assert "no page of lost: none of their recordings counts" in told and "No page of lost" in index
     assert "{:.0f} to {:.0f}".format(*channel.band) in index and f">{-channel.floor:.0f}<" in index
     assert "1 is as in right speech" not in index and 'id="about"' in index
+    assert re.search(r'"number low2"[^>]*>0.30<.*?"number low2"[^>]*>0.30<', index)  # of all, and of x
+    assert "of 100 that were left out, some 80 do" in page and "nothing (4)" in page
     assert "4 of 4 other sounds" in page and "by chance" not in page.split("What the scores are")[0]  # none is known
+
+
+def test_what_a_whole_class_said_seldom_stands_in_brackets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_speaker, "clips", lambda speaker: {each: "" for s in speaker.sounds for each in s.worst})
+    places = [*said([0.9] * 4, 1), *said([0.1], 1, "b")]
+    by_speaker.write_speakers(tmp_path, Scores(places, {"scores"}), None, {"x": "x"}, True)
+    _, row = (tmp_path / "index.html").read_text().split('class="sort">b', 1)
+    assert re.findall(r'<td class="([^"]*)"[^>]*>([^<]*)<', row.split("</tr>")[0]) == [("number", "(0.10)")] * 2
 
 
 def test_scores_say_which_sounds_end_words_and_which_words_hold_a_pause(tmp_path: Path) -> None:
@@ -257,6 +268,12 @@ def test_the_page_of_a_class_is_sorted_by_a_learner_and_printed_whole(of_class: 
         driver.get((of_class / "learner05.html").as_uri())
         seen = "return [...document.querySelectorAll('.practise button')].map((each) => each.innerText)"
         assert {*driver.execute_script(seen)} == {"w"}, "without what means to play"
+        driver.execute_script(
+            "document.body.insertAdjacentHTML('beforeend', '<details><p id=closed>rare</p></details>')"
+        )
+        assert driver.execute_script(
+            "return document.querySelector('#closed').checkVisibility({contentVisibilityAuto: true})"
+        )
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
         see_learner(driver, of_class)
 
@@ -280,7 +297,7 @@ def sort_class(driver: Any, folder: Path) -> None:
     """See the weakest sounds; a click on a learner sorts the sounds."""
     driver.get((folder / "index.html").as_uri())
     weakest = driver.find_elements("css selector", "table:not(.class):not(.learners) tbody tr")
-    assert len(weakest) == 5 and weakest[0].text.startswith("th [θ] as in think 0.10 36 t 36 learner00")
+    assert len(weakest) == 5 and weakest[0].text.startswith("th [θ] as in think 0.10 36 t (36) learner00")
     for button in driver.find_elements("css selector", ".class thead .sort"):
         if button.text.strip() == "learner05":
             button.click()
@@ -295,4 +312,4 @@ def see_learner(driver: Any, folder: Path) -> None:
     """See what a learner has to work on."""
     driver.get((folder / "learner05.html").as_uri())
     first = driver.find_element("css selector", ".practise li").text
-    assert first.startswith("z [z] as in zoo: 0.05 (0.05 to 0.05), 3 times, heard as t 3") and "▶ w" in first
+    assert first.startswith("z [z] as in zoo: 0.05 (0.05 to 0.05), 3 times, heard as t (3)") and "▶ w" in first

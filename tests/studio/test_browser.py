@@ -298,7 +298,7 @@ def train_shortly(page: browser.Page) -> None:
     page.wait("the curve", lambda: "after each epoch" in page.text("#curve-says"))
     if page.driver.find_element("id", "stop").is_enabled():
         page.click("#stop")
-    page.wait("the new model", lambda: "The new model is in use" in page.text("#training-result"))
+    page.wait("the new model", lambda: "The new model came into use" in page.text("#training-result"))
     page.wait("its name", lambda: "round 1" in chosen_model(page))
     assert console(page.driver) == []
 

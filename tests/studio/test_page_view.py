@@ -289,6 +289,39 @@ def test_a_label_that_a_key_replaced_is_a_candidate(sentence: browser.Page) -> N
     sentence.wait("as before", lambda: not sentence.session()["phones"][0]["checked"])
 
 
+def test_keys_wait_while_a_dialog_is_open(sentence: browser.Page) -> None:
+    """The focus may be on the page itself: that of a button that a training took away."""
+    sentence.click("#open-training")
+    sentence.driver.execute_script("document.activeElement.blur()")
+    sentence.press("c", Keys.DELETE, "1")
+    sentence.saved()
+    assert not any(phone["checked"] for phone in sentence.session()["phones"])
+    sentence.press(Keys.ESCAPE, "c")
+    sentence.saved()
+    assert sum(phone["checked"] for phone in sentence.session()["phones"]) == 1
+    sentence.press("z")
+    sentence.wait("as before", lambda: not sentence.session()["undo"])
+
+
+def test_an_edge_does_not_come_to_a_cursor_beyond_the_other(sentence: browser.Page) -> None:
+    reopen(sentence, "b06.wav")
+    before = sentence.phones()
+    sentence.press(Keys.END)
+    for key, place in (("]", before[-1][0] - 0.01), ("[", before[-1][1] + 0.01)):
+        sentence.driver.execute_async_script(
+            "import('/page/session.js').then((it) => arguments[1]((it.session.cursor = arguments[0])))",
+            place,
+        )
+        sentence.press(key)
+        sentence.saved()
+        assert sentence.phones() == before
+
+
+def test_the_list_tells_how_many_phones_are_checked_before_it_is_cut(sentence: browser.Page) -> None:
+    reopen(sentence, "b06.wav")
+    assert sentence.text("#list [data-name='b06.wav'] .state") == "corrected, 4 of 4 checked, 0.7 s"
+
+
 def test_words_are_shown_a_note_can_be_closed_and_silence_is_told(tmp_path: Path, tiny_model: Path) -> None:
     folder = tmp_path / "talks"
     (folder / "Li Na").mkdir(parents=True)
@@ -336,9 +369,21 @@ ROUND |= {"curve": [{"epoch": 1, "dev_per": 25.0}, {"epoch": 2, "dev_per": 20.0}
 WORSE = {"before": SCORE | {"per": 4.4}, "after": SCORE | {"per": 11.1}}
 BETTER = {"before": SCORE | {"per": 4.4}, "after": SCORE | {"per": 4.4}}
 VERDICTS = [
-    (WORSE, "The old model is in use", ("the new one had 11.1 % wrong, the old one 4.4 %", "correct more recordings")),
-    (BETTER, "The new model is in use", ("same 2 recordings, 45 phones", "recognise drafts again")),
-    ({"forgotten": ["ʃ"]}, "The new model is in use. Whether it is better", ("check 5 or more", "not know them: ʃ")),
+    (
+        WORSE,
+        "The old model stayed in use",
+        ("the new one had 11.1 % wrong, the old one 4.4 %", "correct more recordings"),
+    ),
+    (
+        BETTER,
+        "The new model came into use",
+        ("If equal, the new", "same 2 recordings, 45 phones", "recognise drafts again"),
+    ),
+    (
+        {"forgotten": ["ʃ"]},
+        "The new model came into use. Whether it is better",
+        ("check 5 or more", "not know them: ʃ"),
+    ),
 ]
 
 
@@ -355,6 +400,16 @@ def test_the_verdict_on_a_training_says_what_is_kept_on_what_ground_and_what_is_
     assert told.startswith(begins) and all(each in told for each in says)
     assert "last 20.0 %; dashed, the old model: 30.0 %" in told and "dev (3 pieces)" in told
     assert len(sentence.driver.find_elements("css selector", "#curve circle")) == 2
+
+
+def test_the_facts_of_a_training_name_how_many_recordings_are_checked_as_a_whole(sentence: browser.Page) -> None:
+    rows = [{"name": str(k), "state": "corrected", "seconds": 2, "phones": 3, "whole": k > 0} for k in range(6)]
+    sentence.driver.execute_async_script(
+        "const done = arguments[1]; import('/page/training.js').then((it) => done(it.update("
+        "{ recordings: arguments[0], training: {}, model: { folder: 'x' } })))",
+        rows,
+    )
+    assert "Checked as a whole: 5; up to a fifth of these is held out" in sentence.text("#training-facts")
 
 
 def test_a_low_window_has_one_column_with_the_list_folded(sentence: browser.Page) -> None:

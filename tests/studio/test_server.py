@@ -256,7 +256,7 @@ def test_reverberation_is_a_note_of_its_recording_alone(folder: Path, monkeypatc
         client.post("/api/recognise", json={"names": ["new.wav"]})
         until(studio, "new.wav", "recognised")
         found = client.get("/api/recording", params={"recording": "new.wav"}).json()
-        assert found["note"] == "Reverberation or hum was taken off first"
+        assert found["note"] == "Reverberation or hum was taken off a copy first"
         assert client.get("/api/overview").json()["notes"] == studio.folder.notes
 
 

@@ -167,7 +167,7 @@ function finish(entry, dereverberated) {
   entry.working.remove();
   const count = segments.length === 1 ? "1 phone" : `${segments.length.toLocaleString("en")} phones`;
   facts.textContent = segments.length ? `${duration(seconds)}, ${count}` : `${duration(seconds)}; nothing in it sounds like speech`;
-  if (dereverberated) facts.textContent += "; reverberation or hum was taken off first";
+  if (dereverberated) facts.textContent += "; reverberation or hum was taken off a copy first";
   const stem = file.name.replace(/\.[^.]*$/, "");
   for (const [ending, { name, type, text }] of Object.entries(FORMATS)) {
     const save = () => download(new Blob([text(segments, seconds, file.name)], { type }), stem + ending);

@@ -63,6 +63,12 @@ export function moveEdge(edge, time, phone = session.chosen) {
   return tried(edit(() => (phone < 0 ? null : { what: "move", phone, edge, time })));
 }
 
+export function edgeToCursor(edge) {
+  const { start, end } = chosenPhone() ?? {};
+  if (edge === "end" ? session.cursor <= start : session.cursor >= end) tell("the cursor is beyond the phone's other edge");
+  else moveEdge(edge, session.cursor);
+}
+
 // Moves an edge of the chosen phone to where the model finds the boundary.
 export async function snapEdge(edge) {
   const left = edge === "start" ? session.chosen - 1 : session.chosen;

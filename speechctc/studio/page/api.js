@@ -46,7 +46,7 @@ async function send(path, options = {}) {
   try {
     response = await fetch(path, { credentials: "omit", ...options, headers: { ...proof, ...options.headers } });
   } catch {
-    throw refused("the studio does not answer; was it ended? Every correction that was said to be saved is", 0);
+    throw refused("the studio does not answer; was it ended? What was said to be saved is saved", 0);
   }
   return answered(response);
 }

@@ -20,8 +20,8 @@ const KEYS = [
   ["m", "merge with the next phone", actions.merge],
   ["i", "insert a phone at the cursor or in the selection", () => focusLabel(true)],
   ["Delete", "delete the phone", actions.remove],
-  ["[", "the phone begins at the cursor", () => actions.moveEdge("start", session.cursor)],
-  ["]", "the phone ends at the cursor", () => actions.moveEdge("end", session.cursor)],
+  ["[", "the phone begins at the cursor", () => actions.edgeToCursor("start")],
+  ["]", "the phone ends at the cursor", () => actions.edgeToCursor("end")],
   ["{", "move the phone's start to the model's best place", () => actions.snapEdge("start")],
   ["}", "move the phone's end to the model's best place", () => actions.snapEdge("end")],
   ["a", "align again: find the boundaries in the selection, or all", actions.placeAgain],
@@ -71,37 +71,20 @@ export function connect(parts) {
 
 function changeSpeed(way) {
   const select = part("speed");
-  const next = select.selectedIndex + way;
-  if (next < 0 || next >= select.options.length) return;
-  select.selectedIndex = next;
+  if (!select.options[select.selectedIndex + way]) return;
+  select.selectedIndex += way;
   select.dispatchEvent(new Event("change"));
 }
 
-function isTyping(target) {
-  return target.closest("input, select, textarea, dialog, summary") !== null;
-}
-
 function pressed(event) {
-  if (!session.name || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
-  if (event.ctrlKey || event.metaKey) {
-    const key = latin(event).toLowerCase();
-    if (key === "z" && !event.shiftKey) run(event, actions.undo);
-    else if (key === "y" || (key === "z" && event.shiftKey)) run(event, actions.redo);
-    return;
-  }
-  const isButton = event.target.closest("button, a") !== null;
-  if (isButton && (event.key === "Enter" || event.key === " ")) return;
-  if (/^[1-9]$/.test(event.key)) {
-    run(event, () => actions.alternative(Number(event.key) - 1));
-    return;
-  }
+  const isOther = event.target.closest("input, select, textarea, summary") ?? document.querySelector("dialog[open]");
+  if (!session.name || event.altKey || event.defaultPrevented || isOther) return;
+  if (["Enter", " "].includes(event.key) && event.target.closest("button, a")) return;
   const key = latin(event);
   const name = OTHER_NAMES[key] ?? (key.length === 1 ? key.toLowerCase() : key);
-  const act = byKey.get(name);
-  if (act) run(event, act);
-}
-
-function run(event, act) {
+  let act = /^[1-9]$/.test(name) ? () => actions.alternative(name - 1) : byKey.get(name);
+  if (event.ctrlKey || event.metaKey) act = { z: event.shiftKey ? actions.redo : actions.undo, y: actions.redo }[name];
+  if (!act) return;
   event.preventDefault();
   act();
 }

@@ -147,12 +147,10 @@ function state(row) {
   const progress = working.recognising[row.name];
   const words = [
     problemOf(row),
-    STATES[row.state],
-    progress !== undefined && `being recognised, ${percent(progress)}`,
+    progress === undefined ? STATES[row.state] : `being recognised, ${percent(progress)}`,
+    row.checked ? `${row.checked} of ${row.phones} checked` : row.phones && plural(row.phones, "phone"),
     isGuessed(row) && `${percent(row.confidence)} sure`,
     row.seconds && duration(row.seconds),
-    row.phones && plural(row.phones, "phone"),
-    row.checked && `${row.checked} checked`,
   ];
   return words.filter(Boolean).join(", ");
 }

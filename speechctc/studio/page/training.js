@@ -80,7 +80,7 @@ function facts(corrected) {
     `${count}, ${duration(sum("seconds"))}, ${sum("checked")} of ${plural(sum("phones"), "phone")} checked; the unchecked count as right, too. ` +
     (corrected.length < DUE || !whole
       ? `To compare the models, ${DUE} are needed, some checked as a whole (key W; here ${whole}).`
-      : `Up to a fifth of those checked as a whole (${whole}) is held out, to compare the models on.`)
+      : `Checked as a whole: ${whole}; up to a fifth of these is held out, to compare the models on.`)
   );
 }
 
@@ -88,11 +88,11 @@ function facts(corrected) {
 function result({ state, before, after, forgotten }) {
   if (state !== "done") return ["", ""];
   const lost = forgotten?.length ? ` No correction has these phones, so the new model does not know them: ${forgotten.join(" ")}.` : "";
-  if (!before || !after) return ["The new model is in use. Whether it is better was not measured.", `No recording was held out.${lost} Next: check ${DUE} or more as a whole (key W), and train again.`];
+  if (!before || !after) return ["The new model came into use. Whether it is better was not measured.", `No recording was held out.${lost} Next: check ${DUE} or more as a whole (key W), and train again.`];
   const isKept = after.per > before.per;
   const [now, old] = [after, before].map(({ per }) => `${per.toFixed(1)} %`);
   return [
-    `The ${isKept ? "old" : "new"} model is in use: of the phones held out, the new one had ${now} wrong, the old one ${old} (PER).`,
+    `The ${isKept ? "old model stayed in" : "new model came into"} use: of the phones held out, the new one had ${now} wrong, the old one ${old} (PER).${after.per === before.per ? " If equal, the new one is taken." : ""}`,
     `Both recognised the same ${plural(after.recordings, "recording")}, ${plural(after.phones, "phone")}, which no training has seen${after.caution ? ": few, so others may tell otherwise" : ""}.${lost} Next: ` +
       (isKept ? "correct more recordings, and train again. The list Model has the new model, too." : "recognise drafts again, and correct those."),
   ];
