@@ -269,7 +269,7 @@ class TrainConfig(Section):
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: CUDA where there is a GPU, else the CPU")
     precision: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
     """precision of the net's matrix products; weights and the loss stay in float32; auto: bfloat16 where the hardware
-    supports it (AMX, GPUs), else float32"""
+    supports it (AMX, AVX-512 BF16, GPUs), else float32"""
     tf32: bool = Field(False, description="CUDA: compute float32 products in TensorFloat-32, with 10 bits")
     batch_size: int = Field(20, ge=1, description="most utterances in a batch")
     batch_frames: int = Field(20_000, ge=1, description="most frames in a batch, padding included")

@@ -31,9 +31,11 @@ def test_what_lies_free_between_used_blocks_goes_back() -> None:
         libc.free(block)
 
 
-@pytest.mark.parametrize("able", [True, False])
-def test_auto_is_bfloat16_where_the_hardware_multiplies_it(able: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True, "amx_bf16": able})
+@pytest.mark.parametrize("has", [{"amx_bf16"}, {"avx512_bf16"}, set[str]()])
+def test_auto_is_bfloat16_where_the_hardware_multiplies_it(has: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    able = bool(has)
+    found = {name: name in has for name in ("avx512_bf16", "amx_bf16")} | {"avx512_f": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: able and not including_emulation)
     for name in ("cpu", "cuda"):
         device = torch.device(name)
