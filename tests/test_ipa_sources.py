@@ -97,7 +97,7 @@ def test_each_kind_of_rule_gives_its_words(clones: Path, monkeypatch: pytest.Mon
         {
             "source": "lines",
             "audio": r"lines/(?P<key>.*\.wav)",
-            "texts": "lines/words.xml",
+            "texts": "lin*/*.xml",
             "entry": "<a>(?P<words>.*?)</a><f>(?P<key>.*?)</f>",
             "key": "{key}",
         },
