@@ -166,6 +166,32 @@ def test_letters_and_the_most_of_a_language(clones: Path, monkeypatch: pytest.Mo
     }
 
 
+@pytest.mark.usefixtures("scripts_too")
+def test_the_folders_are_further_speech_for_ipa_table(clones: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = clones.parent
+    rules = (
+        {"source": "lines", "audio": "lines/(?P<words>one).wav"},
+        {"source": "rules", "audio": r"rules/(?P<words>.*)\.wav", "language": "zu"},
+        {"source": "beside", "audio": "beside/(?P<words>one).wav", "language": "cs"},
+    )
+    made(clones, monkeypatch, *rules)
+    for part in ("train", "dev"):
+        (top / "english" / part).mkdir(parents=True)
+        (top / "english" / part / "utterances.tsv").write_text("id\tspeaker\taudio\twords\na\ts\ta.wav\tyes\n", "utf-8")
+    more = [str(path) for path in sorted((top / "out").iterdir())]
+    arguments = [str(top / "none"), str(top / "english"), str(top / "data"), "--without", "cs", "--more", *more]
+    monkeypatch.setattr(sys, "argv", ["ipa_table", *arguments])
+    script("ipa_table").main()
+    rows = table(top / "data/train.tsv", "\t")
+    assert [(row["language"], row["words"], row["phones"]) for row in rows] == [
+        ("en", "yes", ""),
+        ("de", "one", ""),
+        ("zu", "", "ǃ"),
+        ("zu", "", "m p a"),
+    ]
+    assert all(Path(row["audio"]).is_file() for row in rows[1:])
+
+
 def test_the_table_names_commits_and_rules_that_compile() -> None:
     with (SCRIPTS / "ipa_sources.tsv").open(encoding="utf-8", newline="") as file:
         sources = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
