@@ -167,6 +167,18 @@ def test_letters_and_the_most_of_a_language(clones: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("scripts_too")
+def test_an_absent_clone_is_fetched_at_its_commit(clones: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = git(clones / "ann/sounds", "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{clones}/.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://github.com/")
+    fresh = clones.parent / "fresh"
+    script("ipa_sources").fetch(fresh, "https://github.com/ann/sounds", commit)
+    assert git(fresh / "ann/sounds", "cat-file", "-t", commit) == "commit"
+    assert [path.name for path in (fresh / "ann").iterdir()] == ["sounds"]
+
+
+@pytest.mark.usefixtures("scripts_too")
 def test_the_folders_are_further_speech_for_ipa_table(clones: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = clones.parent
     rules = (
