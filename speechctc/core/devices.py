@@ -99,8 +99,8 @@ def nvidia_driver() -> ctypes.CDLL | None:
 def choose_precision(device: torch.device, wanted: str) -> str:
     """Return the precision to use on a device; ``auto`` is bfloat16 if the hardware supports it, else float32.
 
-    On a CPU this requires AMX, or AVX-512 with products of bfloat16 (AMD since Zen 4). With AVX-512 alone bfloat16 takes
-    three times as long as float32, with AVX2 far longer.
+    On a CPU this requires AMX, or AVX-512 with products of bfloat16 (AMD since Zen 4). With other AVX-512 bfloat16
+    takes three times as long as float32, with AVX2 far longer.
     """
     if wanted != "auto":
         return wanted

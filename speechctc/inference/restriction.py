@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from speechctc.inference.decoder import ONLY, Decoder, has_ngram
 from speechctc.lm.model import PhoneLM
 from speechctc.lm.ngram import log_frequencies
 from speechctc.model import checkpoint
-from speechctc.phones.articulation import Match, match_apart, match_phones, sounds_of, spelling
+from speechctc.phones.articulation import Match, is_arpabet, match_apart, match_phones, sounds_of, spelling
 from speechctc.phones.espeak import phones_of_language, voices
 from speechctc.phones.inventory import BLANK, SILENCES, Inventory, nfc, spelling_key
 from speechctc.phones.label_rules import divide_phone
@@ -206,7 +207,7 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
         raise InputError(f"{source}: none of its phones is like one of the model's", f"its phones: {' '.join(own)}")
     heard = {match.phone for match in matches.values()} | SILENCES
     kept = [BLANK, *(k for k, phone in enumerate(own, start=BLANK + 1) if phone in heard)]
-    written = _own_spellings(matches) if wanted.own else {}
+    written = _own_spellings(matches) if wanted.own and not is_arpabet(own) else {}
     _report_matches(source, phones, matches, written, reporter)
     whole = recogniser.checkpoint
     output = {name: whole.weights[name][kept] for name in (OUTPUT, BIAS)}
@@ -228,11 +229,19 @@ def restrict(recogniser: AnyDecoder, wanted: RequestedPhones, reporter: Reporter
 
 
 def _own_spellings(matches: Mapping[str, Match]) -> dict[str, str]:
-    """Return how phones of the model are spelled in a list of the same notation, which has them in other spellings."""
+    """Return how phones of the model are spelled in a list of the same notation, which has them in other spellings.
+
+    A list that has a letter with one mark only, such as ``t̪`` without ``t``, means that phone where it is heard.
+    """
     found: dict[str, str] = {}
+    heard = Counter(match.phone for match in matches.values())
     for phone, match in matches.items():
-        same = spelling(phone) == spelling(match.phone)  # not so of the labels of ARPABET
-        if match.how == "table" and same and match.phone not in matches:
+        ours, theirs = spelling(phone), spelling(match.phone)  # not alike where the model has the labels of ARPABET
+        if match.how == "nearness" and heard[match.phone] == 1:
+            ours = "".join(apply_marks(ours, {"length": "strip", "diacritics": "strip"}))
+        elif match.how != "table":
+            continue
+        if ours == theirs and match.phone not in matches:
             found.setdefault(match.phone, phone)
     return found
 
@@ -240,13 +249,13 @@ def _own_spellings(matches: Mapping[str, Match]) -> dict[str, str]:
 def _report_matches(
     source: str, phones: Sequence[str], matches: Mapping[str, Match], written: Mapping[str, str], reporter: Reporter
 ) -> None:
-    near = [
-        f"{phone} as {written.get(match.phone, match.phone)}"
-        for phone, match in matches.items()
-        if match.how == "nearness"
-    ]
+    nearest = [(phone, match.phone) for phone, match in matches.items() if match.how == "nearness"]
+    near = [f"{phone} as {written.get(model, model)}" for phone, model in nearest if written.get(model) != phone]
     if near:
         reporter.note(f"{source}: phones that the model does not have are heard as the nearest: {first_few(near, 20)}")
+    if marked := [f"{phone} as {model}" for phone, model in nearest if written.get(model) == phone]:
+        what = f"{source}: heard without their marks, and written with them: {first_few(marked, 20)}"
+        reporter.note(f"{what}; whether the sound has the mark is not heard")
     other = [f"{phone} as {match.phone}" for phone, match in matches.items() if match.how == "table"]
     if other:
         own = f"; results have {first_few(list(written.values()), 20)}" if written else ""

@@ -148,6 +148,14 @@ def test_phones_that_are_heard_as_others_are_named() -> None:
     assert any(f"spells otherwise: {other} as {own}; results have {other}" in said for said in recorder.said)
 
 
+def test_a_letter_that_a_list_has_with_one_mark_only_is_written_with_it() -> None:
+    model, recorder = open_model("ipa", Recogniser, ModelChoice("cpu")), Recorder()
+    some = restrict(model, wanted("p t̪ aː a k iː ĩ u"), recorder)  # t̪ without t; aː beside a; i with two marks
+    assert set(some.phones) == {"p", "t̪", "a", "k", "i", "u"}
+    assert any("heard without their marks, and written with them: t̪ as t; whether" in said for said in recorder.said)
+    assert any("heard as the nearest: aː as a, iː as i, ĩ as i" in said for said in recorder.said)
+
+
 @pytest.mark.parametrize(
     ("listed", "phones"),
     [
