@@ -421,7 +421,9 @@ class _Builder:
         """Add items in a row; `main`: their phones belong to the spine."""
         ends = junction.ends()
         for number, item in enumerate(items):
-            are_phones = all(isinstance(each, Unit) and each.is_phone for each in items[max(number - 1, 0) : number + 1])
+            are_phones = all(
+                isinstance(each, Unit) and each.is_phone for each in items[max(number - 1, 0) : number + 1]
+            )
             column = self.any + 2 if are_phones and not self.costs else BLANK
             at = self._junction(ends, column) if number else junction
             if isinstance(item, Unit):

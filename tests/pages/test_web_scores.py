@@ -160,7 +160,9 @@ def test_phones_of_a_word_that_was_said_twice_are_placed_as_by_python(pause: int
     rows[6, [0, 3]], rows[7 + pause, [0, 3]] = (-0.05, -3.0), (-0.7, -0.7)
     with Posteriors(4) as posteriors:
         posteriors.append(rows)
-        visits = place(phone_units("abc"), lambda each: [" abc".index(phone) for phone in each], posteriors, 0.02).visits
+        visits = place(
+            phone_units("abc"), lambda each: [" abc".index(phone) for phone in each], posteriors, 0.02
+        ).visits
     body = """
     const words = parsed("a b c", ["a", "b", "c"]);
     return placed(Float32Array.from(given), 4, words).visits.map(({ first }) => first);
