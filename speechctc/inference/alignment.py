@@ -174,7 +174,7 @@ class Aligner:
         segments, words, misfits = aligned
         score, touched = placed.score / max(len(segments), 1), placed.touched
         del placed, aligned  # of hours they are large beside those of the next path
-        if all(unit.pronunciations == ((unit.text,),) for unit in units):
+        if all(unit.is_phone for unit in units):
             words = ()  # they would repeat the phones
         if touched is not None:
             where = f"from {clock.seconds(touched):.0f} s on"

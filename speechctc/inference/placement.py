@@ -40,6 +40,9 @@ WORST = 8.0
 # What a blank inside a word costs more than one between words where all words are placed, nats a frame: pauses are
 # between words, and a word whose first or last sound is not heard is not torn apart by one.
 INSIDE = 0.1
+# Between two phones that stand alone a blank costs as much from so many frames to so many after the net has heard a
+# phone: a word that was said twice is not torn apart over both, and a pause costs 4.5 nats at most.
+PAUSE = 5, 50
 PER_PHONE = 0.5  # what a stretch that is not in the transcript costs for each phone recognised in it, nats
 
 Watch = Callable[[str], None]
@@ -235,13 +238,13 @@ def _placement(
     if path.score == -np.inf:
         return Placement(path.score, np.zeros(0, np.int16), Visits(), (), (), None, is_exact)
     kinds, columns = compiled.kind[path.states], compiled.graph.column[path.states]
-    is_inside = columns == posteriors.classes + 1
-    columns[is_inside] = BLANK
+    is_dear = (columns == posteriors.classes + 1) | ((columns == posteriors.classes + 2) & posteriors.pausing)
+    columns[columns > posteriors.classes] = BLANK
     spoken = (kinds == Kind.phone) | (kinds == Kind.silence)
     classes = np.where(spoken, columns, BLANK).astype(np.int16)
     missing = [(int(frame), int(unit)) for frame, arc in path.jumps if (unit := compiled.left_out[arc]) >= 0]
     return Placement(
-        path.score + INSIDE * np.count_nonzero(is_inside),
+        path.score + INSIDE * np.count_nonzero(is_dear),
         classes,
         _visits(compiled, _deficits(columns, posteriors), path, spoken),
         tuple(_stretches(kinds)),
@@ -435,18 +438,27 @@ class Posteriors:
         begins: NDArray[np.bool_] = (greedy != 0) & (greedy != before)
         return begins
 
+    @property
+    def pausing(self) -> NDArray[np.bool_]:
+        """Whether as long ago as `PAUSE` says a phone was last the most probable class, shape (n_frames,)."""
+        frames = np.arange(self.frames)
+        silent = frames - np.maximum.accumulate(np.where(self.greedy != BLANK, frames, -PAUSE[1] - 1))
+        found: NDArray[np.bool_] = (silent > PAUSE[0]) & (silent <= PAUSE[1])
+        return found
+
     def with_any(self, per_phone: float, worst: float = np.inf) -> Callable[[int, int], Rows]:
-        """Return emissions with columns for any stretch of sound and for a blank inside a unit.
+        """Return emissions with columns for any stretch of sound, a blank inside a unit, and one between two phones.
 
         A stretch costs so much for each phone found in it. A class is at most by `worst` less probable than the best of
         its frame, nats.
         """
-        every, onsets = self.best, self.onsets
+        every, onsets, pausing = self.best, self.onsets, self.pausing
 
         def emissions(start: int, stop: int) -> Rows:
             best = every[start:stop]
             rows = np.maximum(self.read(start, stop), (best - np.float32(worst))[:, None])
             stretch = best - np.float32(per_phone) * onsets[start:stop]
-            return np.column_stack([rows, stretch, rows[:, BLANK] - np.float32(INSIDE)])
+            inside = rows[:, BLANK] - np.float32(INSIDE)
+            return np.column_stack([rows, stretch, inside, np.where(pausing[start:stop], inside, rows[:, BLANK])])
 
         return emissions

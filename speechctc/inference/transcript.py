@@ -37,6 +37,11 @@ class Unit(NamedTuple):
     text: str
     pronunciations: tuple[tuple[str, ...], ...]
 
+    @property
+    def is_phone(self) -> bool:
+        """Whether it is a phone that stands alone."""
+        return self.pronunciations == ((self.text,),)
+
 
 class AnyStretch(NamedTuple):
     """Any stretch of sound, or none: ``*``."""
@@ -245,8 +250,9 @@ class CompiledTranscript(NamedTuple):
     Attributes
     ----------
     graph : StateGraph
-        Columns are classes of the net; the column after the last class is that of any stretch, and the one after that
-        the blank inside a unit, where all units must be there: where some may be missing, a cost would leave out more.
+        Columns are classes of the net; the column after the last class is that of any stretch. Where all units must be
+        there, the next is the blank inside a unit, and the one after that the blank between two phones: where some may
+        be missing, a cost would leave out more.
     kind : ndarray, shape = (states,), int8
         A `Kind` each.
     unit : ndarray, shape = (states,), int32
@@ -383,10 +389,10 @@ class _Builder:
                 self.left_out.append(unit)
         self.arcs = {}
 
-    def _junction(self, ends: _Ends) -> _Junction:
+    def _junction(self, ends: _Ends, column: int = BLANK) -> _Junction:
         """Add the states between two parts: a blank, silences, a stretch that is not in the transcript."""
         self._settle()
-        blank = self._state(BLANK, Kind.blank, _free(ends.phones))
+        blank = self._state(column, Kind.blank, _free(ends.phones))
         silences = [self._state(label, Kind.silence, self._follow(label, ends.phones)) for label in self.silences]
         self.arcs[blank] += _free(silences)
         phones, gap = (*ends.phones, *silences), -1
@@ -415,7 +421,11 @@ class _Builder:
         """Add items in a row; `main`: their phones belong to the spine."""
         ends = junction.ends()
         for number, item in enumerate(items):
-            at = self._junction(ends) if number else junction
+            are_phones = all(
+                isinstance(each, Unit) and each.is_phone for each in items[max(number - 1, 0) : number + 1]
+            )
+            column = self.any + 2 if are_phones and not self.costs else BLANK
+            at = self._junction(ends, column) if number else junction
             if isinstance(item, Unit):
                 ends = self._unit(item, at, main, number > 0 and item == items[number - 1])
             elif isinstance(item, Choice):
@@ -448,7 +458,7 @@ class _Builder:
             last.append(state)
         if not self.costs:
             return _Ends(tuple(last), ())
-        return _Ends(tuple(last), (), self._gaps(number, at, is_repeated and unit.pronunciations != ((unit.text,),)))
+        return _Ends(tuple(last), (), self._gaps(number, at, is_repeated and not unit.is_phone))
 
     def _gaps(self, unit: int, at: _Junction, is_repeated: bool) -> tuple[Arc, ...]:
         """Return the arcs that leave a unit out: as the first of a gap, and as one of those that follow."""

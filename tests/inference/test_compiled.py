@@ -97,8 +97,8 @@ def word(*variants: str) -> Unit:
 
 
 def columns_of(rows: NDArray[np.float32]) -> Callable[[int, int], NDArray[np.float32]]:
-    """Return emissions in which a blank inside a unit costs what it costs between units."""
-    whole = np.column_stack([rows, rows[:, 0]])
+    """Return emissions in which a blank inside a unit, or between two phones, costs what it costs elsewhere."""
+    whole = np.column_stack([rows, rows[:, 0], rows[:, 0]])
     return lambda a, b: whole[a:b]
 
 

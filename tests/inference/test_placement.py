@@ -202,9 +202,41 @@ def test_posteriors_come_back_from_memory_and_from_disk(monkeypatch: pytest.Monk
         assert np.array_equal(kept.read(3, 8), rows[3:8]) and np.array_equal(np.concatenate(list(kept.blocks())), rows)
         assert kept.onsets.sum() == 4 and np.array_equal(kept.best, rows.max(1))
         emissions = kept.with_any(0.5)(3, 8)
-        assert np.array_equal(emissions[:, :-2], rows[3:8])
-        assert emissions[:, -1] == pytest.approx(rows[3:8, 0] - placement.INSIDE)
-        assert emissions[:, -2] == pytest.approx(kept.best[3:8] - 0.5 * kept.onsets[3:8])
+        assert np.array_equal(emissions[:, :-3], rows[3:8])
+        assert emissions[:, -2] == pytest.approx(rows[3:8, 0] - placement.INSIDE)
+        assert np.array_equal(emissions[:, -1], rows[3:8, 0])
+        assert emissions[:, -3] == pytest.approx(kept.best[3:8] - 0.5 * kept.onsets[3:8])
+
+
+def said(text: str) -> Rows:
+    """Return log posteriors of classes that are almost certain, a blank where there is a space."""
+    rows = np.full((len(text), len(PHONES) + 1), -20.0, np.float32)
+    rows[range(len(text)), [PHONES.find(each) + 1 for each in text]] = 0
+    return rows
+
+
+def test_phones_of_a_word_that_was_said_twice_stay_together() -> None:
+    """The first time its last phone is hardly heard; the second time a little better, as all of it."""
+    rows = said("  a b c" + 70 * " " + "c  ")
+    rows[6, [0, 3]], rows[77, [0, 3]] = (-0.05, -3.0), (-0.7, -0.7)
+    found = placed(phone_units("abc"), rows)
+    assert [visit.first for visit in found.visits] == [2, 4, 6]
+    assert found.score == pytest.approx(-3.7)  # without what blanks between phones cost
+
+
+@pytest.mark.parametrize("pause", [20, 3000])
+def test_phones_stay_on_their_side_of_a_pause(pause: int) -> None:
+    rows = said("  a b" + pause * " " + "c  ")
+    assert [visit.first for visit in placed(phone_units("abc"), rows).visits] == [2, 4, 5 + pause]
+
+
+def test_a_blank_between_phones_is_dear_in_the_first_second_of_a_pause() -> None:
+    first, last = placement.PAUSE
+    with Posteriors(len(PHONES) + 1) as kept:
+        kept.append(said(" a" + 2 * last * " "))
+        dear = kept.with_any(0.5)(0, kept.frames)[:, -1] < 0
+        assert np.flatnonzero(kept.pausing).tolist() == [*range(first + 2, last + 2)]
+        assert np.array_equal(kept.pausing, dear & (kept.greedy == 0))
 
 
 def test_no_frames_at_all() -> None:

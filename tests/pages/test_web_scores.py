@@ -18,9 +18,10 @@ from speechctc.core.errors import InputError
 from speechctc.core.progress import Reporter
 from speechctc.inference.alignment import UNLIKE, AlignOptions
 from speechctc.inference.goodness import RANKS, Goodness, Usual
+from speechctc.inference.placement import Posteriors, place
 from speechctc.inference.recogniser import Recogniser
 from speechctc.inference.result import Recognition
-from speechctc.inference.transcript import Unit, parse_phones
+from speechctc.inference.transcript import Unit, parse_phones, phone_units
 from speechctc.stages.export import about_model, export, packed_words
 from speechctc.stages.transcript_reader import ReadingOptions, TranscriptReader
 from tests.pages.node import run_node
@@ -148,6 +149,27 @@ def test_words_are_placed_and_scored_as_by_python(seconds: int, text: str, tmp_p
     result = assert_words_alike(recogniser, samples, text, tmp_path / "words.dict", tmp_path / "model")
     others = [word for word in result.words if word.variant and word.variant.number > 1]
     assert "sil" in result.phones and (others or len(result.words) < 10)
+
+
+@pytest.mark.parametrize("pause", [45, 70])
+def test_phones_of_a_word_that_was_said_twice_are_placed_as_by_python(pause: int, tmp_path: Path) -> None:
+    """The first time its last phone is hardly heard; the second time a little better, as all of it."""
+    classes = [0, 0, 1, 0, 2, 0, 3, *[0] * pause, 3, 0]
+    rows = np.full((len(classes), 4), -20.0, np.float32)
+    rows[range(len(rows)), classes] = 0
+    rows[6, [0, 3]], rows[7 + pause, [0, 3]] = (-0.05, -3.0), (-0.7, -0.7)
+    with Posteriors(4) as posteriors:
+        posteriors.append(rows)
+        visits = place(
+            phone_units("abc"), lambda each: [" abc".index(phone) for phone in each], posteriors, 0.02
+        ).visits
+    body = """
+    const words = parsed("a b c", ["a", "b", "c"]);
+    return placed(Float32Array.from(given), 4, words).visits.map(({ first }) => first);
+    """
+    modules = {"placement": "placed", "transcript": "parsed"}
+    found = run_node(tmp_path, modules, body, rows.ravel().tolist())
+    assert found == [visit.first for visit in visits] == [2, 4, 6]
 
 
 @pytest.mark.parametrize(

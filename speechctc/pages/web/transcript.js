@@ -57,7 +57,7 @@ export class Dictionary {
   }
 }
 
-// Returns words to place, with classes in place of phones; of phones, each is a word.
+// Returns words to place, with classes in place of phones; of phones, each is a word that `isPhone`.
 export function parsed(text, phones, dictionary = null) {
   const tokens = text.split(/\s+/).filter(Boolean);
   if (tokens.some((each) => each === "*" || each.includes("|"))) throw new Error("this page has no * and no |; speechctc align has.");
@@ -69,5 +69,9 @@ export function parsed(text, phones, dictionary = null) {
   const unknown = words.flatMap(({ readings }) => readings.flat()).find((phone) => !classOf.has(phone));
   if (unknown) throw new Error(`“${unknown}” is no phone of this model; below, it says which are.`);
   const distinct = (readings) => [...new Map(readings.map((each) => [each.join(" "), each])).values()];
-  return words.map((each) => ({ text: each.text, readings: distinct(each.readings).map((one) => one.map((phone) => classOf.get(phone))) }));
+  return words.map(({ text: name, readings }) => ({
+    text: name,
+    isPhone: readings.length === 1 && readings[0].join(" ") === name,
+    readings: distinct(readings).map((one) => one.map((phone) => classOf.get(phone))),
+  }));
 }
