@@ -39,6 +39,13 @@ def read_corpus(table: Path) -> list[dict[str, str]]:
     return [line | {"audio": str(table.parent / line["audio"])} for line in lines]
 
 
+def write_corpus(table: Path, columns: Sequence[str], lines: Sequence[dict[str, str]]) -> None:
+    """Write a table of recordings, separated by tabs, in place of what is there."""
+    with table.open("w", encoding="utf-8", newline="") as file:
+        file.write("\t".join(columns) + "\n")
+        file.writelines("\t".join(line[name] for name in columns) + "\n" for line in lines)
+
+
 def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write rows that have the same columns, in place of what is there."""
     with open(path, "w", newline="", encoding="utf-8") as file:

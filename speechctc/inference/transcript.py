@@ -389,6 +389,11 @@ class _Builder:
                 self.left_out.append(unit)
         self.arcs = {}
 
+    def _between(self, *items: Item) -> int:
+        """Return the column of the blank between two items."""
+        are_phones = all(isinstance(each, Unit) and each.is_phone for each in items)
+        return self.any + 2 if are_phones and not self.costs else BLANK
+
     def _junction(self, ends: _Ends, column: int = BLANK) -> _Junction:
         """Add the states between two parts: a blank, silences, a stretch that is not in the transcript."""
         self._settle()
@@ -421,11 +426,7 @@ class _Builder:
         """Add items in a row; `main`: their phones belong to the spine."""
         ends = junction.ends()
         for number, item in enumerate(items):
-            are_phones = all(
-                isinstance(each, Unit) and each.is_phone for each in items[max(number - 1, 0) : number + 1]
-            )
-            column = self.any + 2 if are_phones and not self.costs else BLANK
-            at = self._junction(ends, column) if number else junction
+            at = self._junction(ends, self._between(items[number - 1], item)) if number else junction
             if isinstance(item, Unit):
                 ends = self._unit(item, at, main, number > 0 and item == items[number - 1])
             elif isinstance(item, Choice):
