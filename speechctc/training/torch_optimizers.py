@@ -35,22 +35,44 @@ class TorchOptimizer(Optimizer):
     parts : sequence of torch.optim.Optimizer
     lr : float
         Learning rate of every group; one whose optimiser has another keeps the ratio.
+    wholes : mapping of Parameter to Parameter, optional
+        Of the matrices that share the memory of a filter with more dimensions, the filter.
     """
 
     of_torch = True
     _step_supports_amp_scaling = False  # the gradient scaler leaves out steps by itself
 
-    def __init__(self, what: str, parts: Sequence[torch.optim.Optimizer], lr: float) -> None:
+    def __init__(
+        self,
+        what: str,
+        parts: Sequence[torch.optim.Optimizer],
+        lr: float,
+        wholes: Mapping[nn.Parameter, nn.Parameter] | None = None,
+    ) -> None:
         super().__init__((), lr)
-        self.parts, self._what = parts, what
+        self.parts, self._what, self._wholes = parts, what, wholes or {}
         self._step = [plugins.guarded(what, part.step) for part in parts]
-        self.param_groups = [group for part in parts for group in part.param_groups]
-        for group in self.param_groups:
+        for group in self._groups():
             group.setdefault("scale", float(group.get("lr", lr)) / lr)
+        self._take_groups()
+
+    def _groups(self) -> Groups:
+        """Return the groups of the parts."""
+        return [group for part in self.parts for group in part.param_groups]
+
+    def _take_groups(self) -> None:
+        """Let the groups be those of the parts, with whole filters."""
+        self.param_groups = [
+            {**group, "params": [self._wholes.get(each, each) for each in group["params"]]} for group in self._groups()
+        ]
 
     @torch.no_grad()
     def step(self) -> None:
         """Change the parameters that have a gradient."""
+        for group, own in zip(self._groups(), self.param_groups, strict=True):
+            group["lr"] = own["lr"]
+        for matrix, whole in self._wholes.items():
+            matrix.grad = None if whole.grad is None else _rows(whole.grad, whole)
         for step in self._step:
             step()
 
@@ -95,7 +117,7 @@ class TorchOptimizer(Optimizer):
             if state and max(state) >= sum(len(group["params"]) for group in whole["param_groups"]):
                 raise LookupError("the state of more parameters than there are")
             part.load_state_dict({**whole, "state": state})
-        self.param_groups = [group for part in self.parts for group in part.param_groups]  # they are new ones
+        self._take_groups()  # they are new ones
 
 
 def torch_optimizer(name: str, groups: Groups, lr: float, options: Mapping[str, Any]) -> TorchOptimizer:
@@ -119,24 +141,42 @@ def torch_optimizer(name: str, groups: Groups, lr: float, options: Mapping[str, 
     for key in GIVEN.keys() & options.keys():
         raise InputError(f"train.optimizer_options: {key} has a key of its own", f"set {GIVEN[key]}")
     _check_decay(what, make, groups)
-    groups, rest = [group for group in groups if group["params"]], list[dict[str, Any]]()
-    if name in MATRICES_ALONE:
-        groups, rest = ([_of(group, matrices) for group in groups] for matrices in (True, False))
-        groups, rest = ([group for group in part if group["params"]] for part in (groups, rest))
-        if not groups:
-            fix = "take another optimiser; layers of model.kind=conv are arrays of four dimensions"
-            raise InputError(f"{what} is for parameters that are matrices, and none is", fix)
+    groups = _kept(groups, lambda each: True)
+    groups, rest, wholes = _as_matrices(what, groups) if name in MATRICES_ALONE else (groups, [], {})
     given = [{**group, "lr": lr * group["scale"]} for group in groups]
     parts = [plugins.guarded(what, make)(given, lr=lr, **options)]
     if rest:
         parts.append(torch.optim.AdamW(rest, lr=lr))
     _check_made(what, parts[0], groups)
-    return TorchOptimizer(what, parts, lr)
+    return TorchOptimizer(what, parts, lr, wholes)
 
 
-def _of(group: Mapping[str, Any], matrices: bool) -> dict[str, Any]:
-    """Return a group with its matrices, or without."""
-    return {**group, "params": [each for each in group["params"] if (each.dim() == 2) is matrices]}
+def _as_matrices(what: str, groups: Groups) -> tuple[Groups, Groups, dict[nn.Parameter, nn.Parameter]]:
+    """Return groups of matrices, filters as such among them; groups of what is neither; the filter of each matrix."""
+    found, rest = _kept(groups, lambda each: each.dim() > 1), _kept(groups, lambda each: each.dim() < 2)
+    if not found:
+        raise InputError(f"{what} is for parameters that are matrices, and none is", "take another optimiser")
+    filters = [each for group in found for each in group["params"] if each.dim() > 2]
+    matrices = {each: nn.Parameter(_rows(each, each)) for each in filters}
+    if any(each.data_ptr() != matrix.data_ptr() for each, matrix in matrices.items()):
+        raise InputError(f"{what}: a filter's numbers lie apart in memory", "make it contiguous where it is made")
+    found = [{**group, "params": [matrices.get(each, each) for each in group["params"]]} for group in found]
+    return found, rest, {matrix: each for each, matrix in matrices.items()}
+
+
+def _kept(groups: Groups, is_kept: Callable[[Tensor], bool]) -> Groups:
+    """Return the groups with some of their parameters, those that have none left out."""
+    found = [{**group, "params": [each for each in group["params"] if is_kept(each)]} for group in groups]
+    return [group for group in found if group["params"]]
+
+
+def _rows(values: Tensor, whole: Tensor) -> Tensor:
+    """Return a filter's values as a matrix, a row for each output; of the filter itself, in the same memory.
+
+    The columns are in the order of the memory: a matrix's singular values are the same in each order.
+    """
+    order = sorted(range(1, whole.dim()), key=whole.stride, reverse=True)
+    return values.detach().permute(0, *order).flatten(1)
 
 
 def _check_decay(what: str, make: Callable[..., Any], groups: Groups) -> None:

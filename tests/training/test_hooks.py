@@ -31,11 +31,11 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     speechctc.register_model("windowed", windowed)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "kind"), [*((name, "windowed") for name in NAMES), ("Muon", "conv")])
 def test_optimisers_of_torch_go_on_to_the_same_bits(
-    extracted: Path, here: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    extracted: Path, here: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = ["model.kind=windowed", f"train.optimizer={name}", "train.lr=0.001", "train.epochs=1"]
+    settings = [f"model.kind={kind}", f"train.optimizer={name}", "train.lr=0.001", "train.epochs=1"]
     settings += ["train.rates={output: 0.5}", "train.schedule=ExponentialLR", "train.schedule_options={gamma: 0.9}"]
     whole = run_once(extracted, here / "whole", *settings)
     with monkeypatch.context() as patch:
@@ -71,14 +71,38 @@ def test_an_optimiser_of_torch_is_that_class(extracted: Path, here: Path) -> Non
         torch.testing.assert_close(each, twin[name], rtol=0, atol=1e-7)
 
 
-def test_muon_takes_the_matrices_and_adamw_the_rest(extracted: Path, here: Path) -> None:
-    step = trainer_of(extracted, here / "r", "model.kind=windowed", "train.optimizer=Muon").train_step
-    muon, adamw = step.optimizer.parts  # type: ignore[attr-defined]
-    assert type(muon) is torch.optim.Muon and type(adamw) is torch.optim.AdamW
-    matrices = [each for group in muon.param_groups for each in group["params"]]
-    assert [tuple(each.shape) for each in matrices] == [(5, 24)]
+def test_muon_takes_matrices_and_filters_as_matrices_and_adamw_the_rest(extracted: Path, here: Path) -> None:
+    """Steps of a net of filters are those of torch's classes on its matrices, a row for each output."""
+    settings = ("train.optimizer=Muon", "train.optimizer_options={adjust_lr_fn: match_rms_adamw}")
+    step = trainer_of(extracted, here / "r", *settings, "train.weight_decay=0.1").train_step
+    named = dict(step.net.named_parameters())
+    assert any(each.dim() == 4 and not each.is_contiguous() for each in named.values())
+    assert [type(part) for part in step.optimizer.parts] == [torch.optim.Muon, torch.optim.AdamW]  # type: ignore[attr-defined]
+    twin = {
+        name: nn.Parameter(each.detach().flatten(1) if each.dim() > 1 else each.detach().clone())
+        for name, each in named.items()
+    }
+    muon = torch.optim.Muon(
+        [each for each in twin.values() if each.dim() > 1], weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
+    )
+    adamw = torch.optim.AdamW([each for each in twin.values() if each.dim() < 2], weight_decay=0.0)
+    for number in range(3):
+        step.optimizer.zero_grad()
+        for name, each in named.items():
+            assert each.grad is None
+            each.grad = torch.randn(each.shape, generator=torch.Generator().manual_seed(number)).to(each)
+            twin[name].grad = each.grad.flatten(1) if each.dim() > 1 else each.grad.clone()
+        for group in (*step.optimizer.param_groups, *muon.param_groups, *adamw.param_groups):
+            group["lr"] = 0.01 / (number + 1)
+        for optimizer in (step.optimizer, muon, adamw):
+            optimizer.step()
+    for name, each in named.items():
+        torch.testing.assert_close(each.flatten(1) if each.dim() > 1 else each, twin[name], rtol=0, atol=1e-4)
+
+
+def test_muon_without_matrices_is_an_error(extracted: Path, here: Path) -> None:
     with pytest.raises(InputError, match="train.optimizer=Muon .*matrices"):
-        trainer_of(extracted, here / "s", "train.optimizer=Muon")
+        trainer_of(extracted, here / "s", "train.optimizer=Muon", "train.freeze=['*weight']")
 
 
 class Half(torch.optim.Optimizer):
