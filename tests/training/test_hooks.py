@@ -79,7 +79,7 @@ def test_muon_takes_matrices_and_filters_as_matrices_and_adamw_the_rest(extracte
     assert any(each.dim() == 4 and not each.is_contiguous() for each in named.values())
     assert [type(part) for part in step.optimizer.parts] == [torch.optim.Muon, torch.optim.AdamW]  # type: ignore[attr-defined]
     twin = {
-        name: nn.Parameter(each.detach().flatten(1) if each.dim() > 1 else each.detach().clone())
+        name: nn.Parameter((each.detach().flatten(1) if each.dim() > 1 else each.detach()).clone())
         for name, each in named.items()
     }
     muon = torch.optim.Muon(
