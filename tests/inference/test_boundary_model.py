@@ -65,10 +65,10 @@ def song(count: int, rng: np.random.Generator, pause: bool = False) -> Song:
 
 @pytest.fixture(scope="module")
 def model() -> BoundaryModel:
-    """A small model that has learned 40 songs, with weights as they are in a file."""
+    """A small model that has learned 80 songs, with weights as they are in a file."""
     torch.manual_seed(0)
     net, rng = BoundaryNet(48, 3), np.random.default_rng(0)
-    songs = [song(int(rng.integers(4, 9)), rng, k % 2 == 0) for k in range(40)]
+    songs = [song(int(rng.integers(4, 9)), rng, k % 2 == 0) for k in range(80)]
     train(net, [part for each in songs for part in examples_of(each[0], RATE, *each[1:], False)], noise=False)
     return BoundaryModel(arrays_of(net.half().float().state_dict()), RATE)
 
