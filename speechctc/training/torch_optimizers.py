@@ -141,7 +141,7 @@ def torch_optimizer(name: str, groups: Groups, lr: float, options: Mapping[str, 
     for key in GIVEN.keys() & options.keys():
         raise InputError(f"train.optimizer_options: {key} has a key of its own", f"set {GIVEN[key]}")
     _check_decay(what, make, groups)
-    groups = _kept(groups, lambda each: True)
+    groups = [group for group in groups if group["params"]]
     groups, rest, wholes = _as_matrices(what, groups) if name in MATRICES_ALONE else (groups, [], {})
     given = [{**group, "lr": lr * group["scale"]} for group in groups]
     parts = [plugins.guarded(what, make)(given, lr=lr, **options)]

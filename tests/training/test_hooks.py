@@ -100,6 +100,14 @@ def test_muon_takes_matrices_and_filters_as_matrices_and_adamw_the_rest(extracte
         torch.testing.assert_close(each.flatten(1) if each.dim() > 1 else each, twin[name], rtol=0, atol=1e-4)
 
 
+def test_muon_takes_all_weights_of_a_net_of_ones_own(extracted: Path, here: Path) -> None:
+    step = trainer_of(extracted, here / "r", "model.kind=windowed", "train.optimizer=Muon").train_step
+    muon, adamw = step.optimizer.parts  # type: ignore[attr-defined]
+    assert type(muon) is torch.optim.Muon and type(adamw) is torch.optim.AdamW
+    matrices = [each for group in muon.param_groups for each in group["params"]]
+    assert [tuple(each.shape) for each in matrices] == [(24, 189), (24, 120), (5, 24)]
+
+
 def test_muon_without_matrices_is_an_error(extracted: Path, here: Path) -> None:
     with pytest.raises(InputError, match="train.optimizer=Muon .*matrices"):
         trainer_of(extracted, here / "s", "train.optimizer=Muon", "train.freeze=['*weight']")
